@@ -3,7 +3,6 @@
 VENV := .venv
 BIN := $(VENV)/bin
 TYPES := build/types
-DB := segue.db
 TASKS := 2000
 RELEASED := 3.11 3.12 3.13
 SECONDS := 150
@@ -21,14 +20,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-agentdojo lock release clean
+.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-agentdojo durability lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
-	$(BIN)/segue demo --db $(DB)
+	$(BIN)/segue demo
 	@echo "(segue is $(BIN)/segue here. To use the command by its name: source $(BIN)/activate)"
+
+demo-crash: $(VENV)/.base ## kill an agent during a payment and resume it, offline and without a key
+	$(BIN)/segue demo --crash
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	$(BIN)/python -m reference
@@ -45,6 +47,9 @@ test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: cra
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
+
+conformance: $(VENV)/.dev ## the figures of MCP's and A2A's own suites, where MCP_CONFORMANCE and A2A_TCK name them
+	$(BIN)/python -m tests.conformance
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
@@ -67,6 +72,11 @@ check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and
 e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none
 	@sh e2e/chromium.sh
 	$(BIN)/python -m pytest e2e -n 3 --dist worksteal $(RETRY)
+
+pictures: $(VENV)/.e2e ## draw docs/crash.svg and docs/killed.webp anew, from a terminal and a browser
+	@sh e2e/chromium.sh
+	$(BIN)/python -m reference.pictures
+	$(BIN)/python -m e2e.picture
 
 web/node_modules/.installed: web/package-lock.json | $(VENV)/.dev
 	@$(NPM) ci --silent && touch $@
@@ -105,8 +115,15 @@ bench-agentdojo: ## what approval costs and stops on AgentDojo, in a virtual env
 bench-integrity: $(VENV)/.bench ## edits behind Segue's back, which the audit log finds: the table of docs/reliability.md
 	$(BIN)/python -m benchmarks.memory_integrity
 
+bench-ledger: $(VENV)/.dev ## kill create_agent at every write, with the ledger and without: the table of docs/guides/keep-your-graph.md
+	$(BIN)/python -m benchmarks.ledger
+
 bench-faults: $(VENV)/.bench ## which of 19 faults of an endpoint a task survives, beside three peers: writes benchmarks/endpoint_faults.md
 	$(BIN)/python -m benchmarks.endpoint_faults
+
+durability: ## how agent frameworks behave when something breaks: the table of docs/durability.md, peers in an environment of their own
+	$(MAKE) VENV=.venv-durability .venv-durability/.durability
+	.venv-durability/bin/python -m benchmarks.durability
 
 bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them: the tables of docs/scaling.md
 	$(BIN)/python -m tests.workers
@@ -132,9 +149,11 @@ $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
 $(VENV)/.agentdojo: WANTED := -e . --group agentdojo
 $(VENV)/.agentdojo: CONSTRAINTS :=
+$(VENV)/.durability: WANTED := -e '.[langchain,serve]' --group durability
+$(VENV)/.durability: CONSTRAINTS := -c benchmarks/durability/constraints.txt
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.durability $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

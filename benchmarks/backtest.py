@@ -26,6 +26,7 @@ import segue
 from segue.core.agents import Agent
 from segue.core.conversation import Role, Utterance
 from segue.testing.backtest import Backtest
+from segue.testing.backtest.comparison import CHANGED
 from segue.testing.rehearsal.backends import find_backend
 from segue.testing.rehearsal.participants import instructions, load_scenarios, load_workflow
 from segue.testing.rehearsal.workflow import Call, Workflow, next_move
@@ -305,6 +306,63 @@ async def measure(folder: Path, noise: Noise, repeats: int) -> str:
     )
 
 
+def edited(agents: Sequence[Agent], seed: int) -> list[Agent]:
+    """The agents after a harmless edit: of their tools' order, an unused tool, a prompt's spaces or words, a name."""
+
+    def unused() -> str:
+        """Say hello."""
+        return "hello"
+
+    def changed(agent: Agent) -> dict[str, Any]:
+        match seed % 5:
+            case 0:
+                return {"tools": tuple(reversed(agent.tools))}
+            case 1:
+                return {"tools": (*agent.tools, StructuredTool.from_function(unused))}
+            case 2:
+                return {"prompt": agent.prompt.replace("\n", " \n\n")}
+            case 3:
+                return {"prompt": f"{agent.prompt}\nThank you for your care."}
+            case _:
+                return {"description": "Another description."}
+
+    return [agent.model_copy(update=changed(agent)) for agent in agents]
+
+
+def differing(made: Backtest) -> set[str]:
+    """The tasks that make other calls than recorded."""
+    return {task.task_id for task in made.tasks if task.verdict in CHANGED}
+
+
+async def confirm(folder: Path, noise: Noise, edits: int) -> str:
+    """How many regressions that change a recorded call a confirmed backtest finds, and how many harmless edits."""
+    database = folder / "segue.db"
+    await record(database, noise)
+    every = await run(database, (), 0, 0.0, model="recorded")
+    sessions = sorted({task.session_id for task in every.tasks})
+    found, touching, turns = [], 0, 0
+    for place, change in enumerate(regressions()):
+        own = [name for name in sessions if name.startswith(change.workflow)]
+        changed, unchanged = [await run(database, own, 0, 0.0, each) for each in (change, None)]
+        touches = bool(differing(changed) - differing(unchanged))
+        made = await run(database, own, 2000 + place, noise, change, confirm=agents_of(1000 + place, noise))
+        assert made.confirmation
+        turns += len(made.tasks) + made.confirmation.turns
+        touching += touches
+        found.append((touches, made.is_changed))
+        print(change.workflow, change.kind, change.what[:50], touches, made.is_changed, flush=True)
+    alarms = 0
+    for seed in range(edits):
+        async with segue.open(f"file:{database}?mode=ro", agents=edited(agents_of(5000 + seed, noise), seed)) as app:
+            alarms += (await app.backtest(confirm=agents_of(7000 + seed, noise))).is_changed
+    hits, others = sum(both == (True, True) for both in found), sum(both == (False, True) for both in found)
+    return (
+        f"Confirmed, at a noise of {noise:.0%}: {hits} of {touching} regressions that change a recorded call, and "
+        f"{others} of the other {len(found) - touching}, with {turns / len(found):.0f} turns on average. "
+        f"False alarms: {alarms} of {edits} harmless edits."
+    )
+
+
 async def speed(database: Path) -> float:
     """Turns a second, the best of several runs."""
     rates = []
@@ -332,7 +390,12 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=21, help=f"runs of the unchanged agent; {PAIRS} pairs of them are compared"
     )
+    parser.add_argument("--confirm", type=int, metavar="EDITS", help="measure --confirm instead, with so many edits")
     given = parser.parse_args()
+    if given.confirm is not None:
+        with tempfile.TemporaryDirectory(prefix="segue-backtest-") as folder:
+            print(asyncio.run(confirm(Path(folder), given.noise, given.confirm)))
+        return
     with tempfile.TemporaryDirectory(prefix="segue-backtest-") as folder:
         text = asyncio.run(measure(Path(folder), given.noise, given.repeats))
     (HERE / "backtest.md").write_text(text, encoding="utf-8")

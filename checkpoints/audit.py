@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from segue.core.actor import SEGUE
 from segue.core.audit import BEGUN, SHORT, Act, AuditEntry, AuditHead, Seal, entry_digest, row_digest
-from segue.core.records import Json, Moment, Record, Task, readable
+from segue.core.records import Json, Moment, Record, Task, names_of, readable
 from segue.core.spend import KINDS, Owner, Scope
 from segue.core.task import ACTIVE, TaskStatus
 
-from .ports import Connection, Database, Row
+from .ports import Connection, Database, Row, insert_into
 
 LOCK = "segue audit"
 """Whoever appends to the log waits for whoever did so before."""
@@ -24,13 +24,7 @@ SEALED: str = "sealed"
 _IS_KEPT = "SELECT 1 FROM audit LIMIT 1"
 # In SQLite a damaged position may be no number: it sorts after every number, and is left out.
 _HEAD = f"SELECT position, digest FROM audit WHERE position < {2**62} ORDER BY position DESC LIMIT 1"
-_INSERT = """
-    INSERT INTO audit (
-        position, moment, actor, action, thread_id, task_id, user_id, details, seals, previous, digest
-    ) VALUES (
-        :position, :moment, :actor, :action, :thread_id, :task_id, :user_id, :details, :seals, :previous, :digest
-    )
-"""
+_INSERT = insert_into("audit", names_of(AuditEntry))
 _TASK = "SELECT * FROM tasks WHERE task_id = ?"
 _EVENTS = "SELECT * FROM events WHERE task_id = ? ORDER BY seq"
 _CALLS = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"

@@ -1,13 +1,13 @@
 """The branches of conversations: threads that repeat another one up to a turn."""
 
 from segue.core.audit import Act
-from segue.core.records import readable, to_row
+from segue.core.records import names_of, readable, to_row
 from segue.core.timeline import Branch
 
-from .ports import Connection
+from .ports import Connection, insert_into
 
-_PUT = """
-    INSERT INTO branches (thread_id, root, parent, turn) VALUES (:thread_id, :root, :parent, :turn)
+_PUT = f"""
+    {insert_into("branches", names_of(Branch))}
     ON CONFLICT (thread_id) DO UPDATE SET root = excluded.root, parent = excluded.parent, turn = excluded.turn
 """
 _UNNAME = "DELETE FROM titles WHERE thread_id = ?"

@@ -32,14 +32,25 @@ from segue.core.calls import CallResult
 from segue.core.context import Ids
 from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
 from segue.core.events import ErrorRaised, Recovered, StateChanged
-from segue.core.records import Json, Recovery, Session, Task, call_checksum, listed_faults, to_row
-from segue.core.task import ACTIVE, OPEN, TaskStatus
+from segue.core.records import (
+    Json,
+    Recovery,
+    Session,
+    StoredEvent,
+    Task,
+    call_checksum,
+    empty_values,
+    listed_faults,
+    names_of,
+    to_row,
+)
+from segue.core.task import ACTIVE, ANYBODY, OPEN, TaskStatus
 from segue.prompts.catalogue import Language, error_text, phrase, sentence
 
 from .audit import KEPT, choice_digest, kept_rows, record
 from .events import complete_events, event_row, insert_event
 from .leases import check_fence
-from .ports import CheckpointRow, Connection, Database, Place, Row
+from .ports import CheckpointRow, Connection, Database, Place, Row, insert_into, set_columns
 from .rows import RETAINED, WRITE_COLUMNS, Undecodable, check_form, decoding, seconds_of
 from .saver import FencedSaver
 from .schema import ReadRow, damaged_rows, rows_of
@@ -164,12 +175,7 @@ class IntegrityCheck:
         self._reason = ""
 
     async def damage(self) -> Damage:
-        """Find out what is damaged.
-
-        Raises:
-            UnknownThread: it has no checkpoint.
-            NothingReadable: it has none that can be read.
-        """
+        """Find out what is damaged."""
         ids = await self._ids()
         if "" not in ids:
             raise UnknownThread(self._thread_id)
@@ -189,14 +195,14 @@ class IntegrityCheck:
                 damage.add(found)
                 current[ns] = found.checkpoint_id
             # The other namespaces belong to nodes that have ended: they are not read again.
-        damage.strays = await self._database.read(self._count_strays)
+        about = {"thread": self._thread_id}
+        damage.strays = int(
+            await self._database.read(lambda connection: connection.execute(_STRAYS, about).fetchone()[0])
+        )
         if damage.strays:
             damage.unknown_since = min(damage.unknown_since, outermost.at)
         damage.reason = self._reason or ("a checkpoint is missing" if damage.strays else "")
         return damage
-
-    def _count_strays(self, connection: Connection) -> int:
-        return int(connection.execute(_STRAYS, {"thread": self._thread_id}).fetchone()[0])
 
     async def _ids(self) -> dict[str, list[str]]:
         """The thread's checkpoints by namespace, newest first."""
@@ -215,11 +221,7 @@ class IntegrityCheck:
         return None
 
     async def _inspect(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> NewestReadable:
-        """Read a checkpoint with everything that its state is made of.
-
-        Raises:
-            DamagedCheckpoint: that cannot be done. Damaged writes upon it are no hindrance, they make the next one.
-        """
+        """Read a checkpoint with everything that its state is made of."""
         place = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
         config: RunnableConfig = {"configurable": place}
         key = (self._thread_id, ns, checkpoint_id)
@@ -239,11 +241,7 @@ class IntegrityCheck:
         return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
 
     async def _unreadable(self, config: RunnableConfig, key: Place, logs: Sequence[str]) -> list[str]:
-        """Read the logs at a checkpoint; return the damaged ones before it that they can be read without.
-
-        Raises:
-            DamagedCheckpoint: they cannot be read.
-        """
+        """Read the logs at a checkpoint; return the damaged ones before it that they can be read without."""
         try:
             await self._saver.aget_delta_channel_history(config=config, channels=logs)
             return []
@@ -253,11 +251,7 @@ class IntegrityCheck:
             return unreadable
 
     async def _unreadable_before(self, key: Place, logs: Collection[str]) -> list[str]:
-        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
-
-        Raises:
-            DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
-        """
+        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log."""
         _, ns, checkpoint_id = key
         values = {"thread_id": self._thread_id, "ns": ns, "id": checkpoint_id}
         chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
@@ -362,12 +356,6 @@ async def recover(
     nothing is damaged, nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does
     not know of any more are found again in the ledger, by their name and arguments. Where there are checkpoints and
     none can be read, only the records are replaced.
-
-    Raises:
-        UnknownThread: it has no checkpoint, nor any damaged row.
-        NothingReadable: it has no checkpoint that can be read, nor any damaged row; nothing was changed.
-        StaleOwner: another owner took the thread; nothing was changed.
-        DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
     """
     damaged = await database.read(partial(damaged_rows, thread_id=thread_id))
     found: Found
@@ -432,14 +420,6 @@ def _drop(connection: Connection, damage: Damage, saver: FencedSaver, thread_id:
 
 
 _UNREADABLE = "This text was damaged and could not be read; the session was recovered."
-_EMPTY: Json = {
-    **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
-    **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_version")),
-    **dict.fromkeys(("on_upgrade", "offered_version", "due", "awaited", "decisions")),
-    "user_id": "default",
-    "notes": [],
-    "asked_by": [],
-}
 _NEEDED = frozenset({"task_id", "agent_id", "mode", "model", "status", "message"})
 """What a task cannot continue without."""
 _KNOWN = frozenset({"scope", "idx", "name", "arguments", "state", "outcome", "finished_at", "checksum"})
@@ -452,19 +432,13 @@ _DROP_GARBLED = """
 """
 _NUMBERS = "SELECT task_id, seq, event FROM events WHERE thread_id = ? ORDER BY task_id, seq"
 _TAKEN = "SELECT 1 FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND position <> ?"
-_PUT_EVENT = """
-    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
-    VALUES (:task_id, :seq, :thread_id, :source, :ordinal, :event)
-"""
+_PUT_EVENT = insert_into("events", names_of(StoredEvent))
 _NAMELESS = """
     SELECT task_id FROM (
         SELECT task_id FROM events WHERE thread_id = :thread UNION SELECT task_id FROM calls WHERE thread_id = :thread
     ) AS named WHERE task_id NOT IN (SELECT task_id FROM tasks WHERE task_id IS NOT NULL)
 """
-_PUT_SESSION = """
-    UPDATE sessions SET agent_id = :agent_id, model = :model, metadata = :metadata, created_at = :created_at
-    WHERE thread_id = :thread_id
-"""
+_PUT_SESSION = f"UPDATE sessions SET {set_columns(names_of(Session))} WHERE thread_id = :thread_id"
 
 
 def replace_damaged(connection: Connection, thread_id: str, now: float, language: Language) -> list[str]:
@@ -486,9 +460,8 @@ def replace_damaged(connection: Connection, thread_id: str, now: float, language
 
 
 def _update(connection: Connection, table: str, row: ReadRow, new: Json) -> None:
-    columns = ", ".join(f"{column} = :{column}" for column in new)
     values = {**new, "position": row.stored["position"]}
-    connection.execute(f"UPDATE {table} SET {columns} WHERE position = :position", values)
+    connection.execute(f"UPDATE {table} SET {set_columns(new)} WHERE position = :position", values)
 
 
 def _replace_events(
@@ -521,8 +494,9 @@ def _replace_events(
 
 def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
     task_id = row.task_id or _nameless(connection, thread_id)
-    whole = {**_EMPTY, "task_id": task_id, "thread_id": thread_id, "created_at": now, "updated_at": now}
-    new: Json = {column: whole.get(column) for column in row.faults}
+    ids = {"task_id": task_id, "thread_id": thread_id, "user_id": ANYBODY}
+    whole = {**empty_values(Task), **ids, "created_at": now, "updated_at": now}
+    new: Json = {column: whole[column] for column in row.faults}
     status = row.values.get("status")
     ended = bool(row.faults.keys() & _NEEDED) and (status is None or status in OPEN)
     if ended:
@@ -680,11 +654,7 @@ def _form(text: str) -> Json:
 
 
 def _check_kept(table: str, seal: Sequence[Any]) -> None:
-    """Refuse a seal of a single row that is none.
-
-    Raises:
-        TypeError.
-    """
+    """Refuse a seal of a single row that is none."""
     further = {"shares": 1, "spend": 2}.get(table, 0)
     if len(seal) != 3 + further or not all(isinstance(value, int | float) for value in seal[3:]):
         raise TypeError(table)

@@ -371,12 +371,7 @@ def _texts_encoded() -> Iterator[None]:
 
 
 def check_schema_version(path: str, found: int, first: int, newest: int) -> None:
-    """Make sure that this Segue reads a database's schema; version 0 is one without a schema.
-
-    Raises:
-        DatabaseTooNew: a newer Segue wrote it.
-        DatabaseUnavailable: one before the first published version did.
-    """
+    """Make sure that this Segue reads a database's schema; version 0 is one without a schema."""
     if found > newest:
         raise DatabaseTooNew(path, found, newest)
     if 0 < found < first:

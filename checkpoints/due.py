@@ -6,19 +6,20 @@ from typing import Any, Final, Literal
 from segue.core.actor import SEGUE, actor
 from segue.core.audit import Act
 from segue.core.errors import UnknownSchedule
-from segue.core.records import Json, from_row, read, readable, to_row
+from segue.core.records import Json, from_row, names_of, read, readable, to_row
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 from segue.core.spend import Owner, Quotas
+from segue.core.task import ACTIVE, TaskStatus
 
 from .audit import record
-from .ports import Connection, Database
+from .ports import Connection, Database, insert_into, set_columns, sql_list
 
 DueKind = Literal["run", "schedule", "wait", "notification"]
 """A run of a schedule that is unfinished, a schedule, a task that waits, or a notification."""
 
-UNFINISHED_RUNS: Final = """
+UNFINISHED_RUNS: Final = f"""
     SELECT tasks.task_id FROM schedules JOIN tasks ON tasks.task_id = schedules.last_task
-    WHERE tasks.status IN ('pending', 'running', 'pausing', 'paused') AND tasks.requested IS NULL
+    WHERE tasks.status IN ({sql_list(ACTIVE | {TaskStatus.PAUSED})}) AND tasks.requested IS NULL
 """
 """Where no process runs one, its process has ended."""
 _NEXT: Mapping[DueKind, str] = {
@@ -47,17 +48,10 @@ class DueMoments:
 
 # The schedules of a database, of which each run begins a task once.
 
-_COLUMNS = (
-    *("schedule_id", "message", "options", "every", "timezone", "overlap", "missed", "is_active"),
-    *("due", "last_task", "problem", "agents_file", "created_at", "created_by"),
-)
-_PUT = f"""
-    INSERT INTO schedules ({", ".join(_COLUMNS)}) VALUES ({", ".join(f":{name}" for name in _COLUMNS)})
-    ON CONFLICT (schedule_id) DO NOTHING
-"""
+_PUT = f"{insert_into('schedules', names_of(Schedule))} ON CONFLICT (schedule_id) DO NOTHING"
 _KEPT = ("schedule_id", "is_active", "last_task")
 _REPLACE = f"""
-    UPDATE schedules SET {", ".join(f"{name} = :{name}" for name in _COLUMNS if name not in _KEPT)}
+    UPDATE schedules SET {set_columns(name for name in names_of(Schedule) if name not in _KEPT)}
     WHERE schedule_id = :schedule_id
 """
 _MOVE = "UPDATE schedules SET agents_file = ? WHERE schedule_id = ?"
@@ -93,11 +87,7 @@ class Schedules:
         self._database = database
 
     async def put(self, schedule: Schedule, quotas: Quotas) -> None:
-        """Store a new schedule; one that is there already stays.
-
-        Raises:
-            InvalidMessage: its tenant has as many as `quotas` allow.
-        """
+        """Store a new schedule; one that is there already stays."""
         values, act = to_row(Schedule, vars(schedule)), Act("scheduled", {"schedule_id": schedule.schedule_id})
 
         def put(connection: Connection) -> None:
@@ -125,12 +115,7 @@ class Schedules:
         await self._database.write(move, synced=True)
 
     async def get(self, schedule_id: str) -> Schedule:
-        """Return one schedule.
-
-        Raises:
-            UnknownSchedule: there is none.
-            DatabaseDamaged: it cannot be read.
-        """
+        """Return one schedule."""
         rows = await self._database.read(lambda connection: connection.fetched(_GET, (schedule_id,)))
         if not rows:
             raise UnknownSchedule(schedule_id)
@@ -142,11 +127,7 @@ class Schedules:
         return readable(Schedule, rows)
 
     async def change(self, schedule: Schedule, quotas: Quotas) -> None:
-        """Store whether a schedule is active, its next run and its problem.
-
-        Raises:
-            InvalidMessage: it becomes active, and its tenant has as many as `quotas` allow.
-        """
+        """Store whether a schedule is active, its next run and its problem."""
         values = {name: getattr(schedule, name) for name in ("schedule_id", "is_active", "due", "problem")}
         action = "resumed_schedule" if schedule.is_active else "paused_schedule"
         act = Act(action, {"schedule_id": schedule.schedule_id})
@@ -195,11 +176,7 @@ class Schedules:
 
 
 def take_run(connection: Connection, run: ScheduledRun, task_id: str) -> None:
-    """Note, in the transaction that stores its task, that a run was started.
-
-    Raises:
-        RunTaken: another process did, or the schedule was paused, changed or deleted.
-    """
+    """Note, in the transaction that stores its task, that a run was started."""
     if not connection.execute(_MOVE_ON, _moved(run, task_id, None)).rowcount:
         raise RunTaken(run.schedule_id)
     _record_run(connection, "started_run", run)
@@ -234,11 +211,7 @@ def _record(connection: Connection, act: Act, schedule: Schedule) -> None:
 
 
 def _check_room(connection: Connection, schedule: Schedule, quotas: Quotas) -> None:
-    """Refuse an active schedule where its tenant has as many as may be.
-
-    Raises:
-        InvalidMessage.
-    """
+    """Refuse an active schedule where its tenant has as many as may be."""
     connection.lock(_LOCK)
     tenant = Owner.of(schedule.schedule_id, "").tenant
     row = connection.execute(_ACTIVE, {"prefix": f"{tenant}:" if tenant else ""}).fetchone()

@@ -115,11 +115,7 @@ class EventLog:
         self._database = database
 
     async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return a task's events with `seq` above `after`, in order, at most `limit`.
-
-        Raises:
-            DamagedRow: one of them cannot be read.
-        """
+        """Return a task's events with `seq` above `after`, in order, at most `limit`."""
         return [event async for page in self.pages(task_id, after, limit) for event in page]
 
     async def pages(self, task_id: str, after: int = 0, limit: int | None = None) -> AsyncIterator[list[Event]]:
@@ -136,11 +132,7 @@ class EventLog:
             left, after, first = left - len(page), page[-1].seq, False
 
     async def last(self, task_id: str) -> Event | None:
-        """Return a task's newest event; None where it has none.
-
-        Raises:
-            DamagedRow: it cannot be read.
-        """
+        """Return a task's newest event; None where it has none."""
         row = await self._database.read(lambda connection: next(iter(connection.fetched(_NEWEST, (task_id,))), None))
         return None if row is None else from_row(StoredEvent, row).numbered()
 
@@ -161,6 +153,7 @@ _AWAKE = f"UPDATE tasks SET due = {AT_ONCE} WHERE task_id = :task_id AND status 
 _NEXT = """
     SELECT * FROM sent_events WHERE task_id = ? AND name = ? AND taken_at IS NULL ORDER BY position LIMIT 1
 """
+_ALL = "SELECT * FROM sent_events WHERE task_id = ? AND name = ? ORDER BY position"
 _TAKE = "UPDATE sent_events SET taken_at = ? WHERE position = ?"
 
 
@@ -172,12 +165,7 @@ class SentEvents:
         self._clock = clock or time.time
 
     async def send(self, task_id: str, name: str, data: Any, key: RequestKey | None = None) -> None:
-        """Keep an event for a task; one that waits for it is due at once.
-
-        Raises:
-            UnknownTask.
-            TaskError: the task has ended.
-        """
+        """Keep an event for a task; one that waits for it is due at once."""
         values = {"task_id": task_id, "name": name, "data": json.dumps({"data": data}), "now": self._clock()}
 
         def send(connection: Connection) -> None:
@@ -201,6 +189,11 @@ class SentEvents:
     async def next(self, task_id: str, name: str) -> SentEvent | None:
         """Return the first event of a name that a task has not taken."""
         return await self._database.read(lambda connection: next_event(connection, task_id, name))
+
+    async def all(self, task_id: str, name: str) -> Sequence[SentEvent]:
+        """Return the events of a name that were sent to a task, oldest first, also those that it took."""
+        rows = await self._database.read(lambda connection: connection.fetched(_ALL, (task_id, name)))
+        return [from_row(SentEvent, row) for row in rows]
 
     async def due(self, now: float) -> Sequence[tuple[str, str]]:
         """Return the ids of the tasks that waited until now, or whose event came, each with its agent's."""

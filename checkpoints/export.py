@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
@@ -26,7 +26,23 @@ from segue.core.errors import (
     ThreadBusy,
     UnreadableState,
 )
-from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, column_of, from_row, read, record_of, to_row
+from segue.core.events import QuestionAnswered
+from segue.core.records import (
+    LOCAL,
+    OF_A_WAIT,
+    Call,
+    Json,
+    RequestKey,
+    StoredEvent,
+    Task,
+    column_of,
+    empty_values,
+    from_row,
+    names_of,
+    read,
+    record_of,
+    to_row,
+)
 from segue.core.task import ENDED, OPEN, TaskStatus
 
 from .fork import UUID, Renaming, is_id, refuse_taken, unfinished_task, with_asker
@@ -43,17 +59,6 @@ FORMAT = "segue.thread"
 VERSION = 3
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
-
-_LOCAL: Final[Mapping[str, Any]] = {
-    "thread_id": "imported",
-    "requested": None,
-    "copy_of": None,
-    "agents_file": None,
-    "fence": 0,
-    "asked_by": [],
-    "decisions": None,
-}
-"""The columns that a document leaves out, with what they hold until a thread is imported."""
 
 Id = Annotated[str, Field(pattern=f"^{UUID}$")]
 JsonObject = dict[str, Any]
@@ -72,11 +77,7 @@ class Blob(_Part):
     crc32: int
 
     def value(self) -> Stored:
-        """The type and the bytes.
-
-        Raises:
-            Undecodable: they are not what was exported.
-        """
+        """The type and the bytes."""
         data = base64.b64decode(self.data, validate=True)
         if zlib.crc32(data) != self.crc32:
             raise Undecodable("its bytes have changed since they were stored")
@@ -150,15 +151,13 @@ class Document:
 
 def form_of(record: Task | StoredEvent | Call) -> JsonObject:
     """A record as a document holds it."""
-    return {column_of(name): value for name, value in vars(record).items() if name not in _LOCAL}
+    kind: type = type(record)
+    exported = names_of(kind, without=LOCAL)
+    return {column_of(name): value for name, value in vars(record).items() if column_of(name) in exported}
 
 
 def read_document(portable: Any) -> Document:
-    """The document, checked.
-
-    Raises:
-        InvalidExport: saying what is wrong with it.
-    """
+    """The document, checked."""
     if not isinstance(portable, Mapping) or portable.get("format") != FORMAT:
         raise InvalidExport("it is no exported session")
     version = portable.get("version")
@@ -187,8 +186,9 @@ def read_document(portable: Any) -> Document:
 
 def _records(kind: type[R], name: str, forms: list[JsonObject]) -> list[R]:
     records: list[R] = []
+    own = {"thread_id": "imported", **empty_values(kind, LOCAL)}
     for place, form in enumerate(forms):
-        values, faults = read(kind, defaultdict(lambda: None, {**form, **_LOCAL}), stored=False)
+        values, faults = read(kind, defaultdict(lambda: None, {**form, **own}), stored=False)
         for column, fault in faults.items():
             raise InvalidExport(f"its {name}.{place}.{column} is wrong ({fault})")
         records.append(record_of(kind, values))
@@ -349,9 +349,6 @@ def read_import(portable: Any) -> Import:
     A task that had not ended is paused, or waits if a question interrupted it or which version of its agent continues
     it is open; without its state it is cancelled.
     What the document says that a person answered or approved is dropped: it is asked again.
-
-    Raises:
-        InvalidExport
     """
     document = read_document(portable)
     renaming = Renaming(task.task_id for task in document.tasks)
@@ -364,11 +361,7 @@ def read_import(portable: Any) -> Import:
 def store_import(
     connection: Connection, read: Import, thread_id: str, user_id: str | None, key: RequestKey | None
 ) -> None:
-    """Store a document as a new thread; `user_id` takes the place of the users that it names.
-
-    Raises:
-        InvalidExport, ThreadExists, ThreadBusy, KeyUsed.
-    """
+    """Store a document as a new thread; `user_id` takes the place of the users that it names."""
     add_key(connection, key, thread_id)
     refuse_taken(connection, thread_id)
     try:
@@ -384,7 +377,7 @@ def store_import(
 def _own(task: Json, thread_id: str, user_id: str | None) -> Json:
     """What a task has here in place of what its document says."""
     bot = bot_session(thread_id) if task["bot_session"] else None
-    return {"bot_session": bot, "user_id": task["user_id"] if user_id is None else user_id}
+    return {"bot_session": bot, "called_by": None, "user_id": task["user_id"] if user_id is None else user_id}
 
 
 def export(connection: Connection, thread_id: str) -> Json:
@@ -392,10 +385,6 @@ def export(connection: Connection, thread_id: str) -> Json:
 
     {format, version, exported_at, thread: {thread_id, checkpoint_id}, tasks, events, calls, state}: `state` holds the
     checkpoints if the newest task has not ended, else it is None.
-
-    Raises:
-        UnknownThread
-        DamagedSession: something of it cannot be read.
     """
     with connection.state.view():
         refuse_unknown(connection, thread_id)
@@ -452,8 +441,10 @@ def _blob(value: Stored) -> Json:
 def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
     """The columns of a record, with the new ids in them; the ledger compares a call's arguments as text.
 
-    What a document says of the sources of a result is not believed.
+    What a document says of the sources of a result is not believed, nor that a person here gave an answer.
     """
+    if isinstance(record, StoredEvent) and record.event["type"] == QuestionAnswered.type:
+        record = replace(record, source=None)
     if isinstance(record, Call) and record.outcome:
         outcome = {name: value for name, value in record.outcome.items() if name != SOURCES}
         record = replace(record, outcome=outcome)
@@ -466,7 +457,7 @@ def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
     for task in document.tasks:
         row = _stored(task, renaming) | {"copy_of": task.task_id}
-        row |= {**dict.fromkeys(("answer", "due", "awaited", "decisions")), "asked_by": with_asker(row, actor())}
+        row |= {"answer": None, **empty_values(Task, OF_A_WAIT), "asked_by": with_asker(row, actor())}
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
             asks = task.asks_for_version or (has_question(document.state) and not task.continues_itself)
@@ -591,13 +582,7 @@ def threads_of(connection: Connection) -> list[str]:
 
 
 def read_thread(connection: Connection, thread_id: str) -> WholeThread:
-    """A thread that nobody runs.
-
-    Raises:
-        UnknownThread.
-        ThreadBusy: a task of it runs.
-        DamagedSession: something of it cannot be read.
-    """
+    """A thread that nobody runs."""
     with connection.state.view():
         refuse_unknown(connection, thread_id)
         lease = connection.execute(_LEASE, (thread_id,)).fetchone()
@@ -612,12 +597,7 @@ def read_thread(connection: Connection, thread_id: str) -> WholeThread:
 
 
 def store_thread(connection: Connection, whole: WholeThread) -> bool:
-    """Store a thread, with all its ids; False where it is there already, just as it is.
-
-    Raises:
-        TaskError: there is another one of its name, or one that has gone on.
-        DatabaseUnavailable: the database would not hold what was read.
-    """
+    """Store a thread, with all its ids; False where it is there already, just as it is."""
     for table in ("tasks", "events", "calls", "sessions", "checkpoints", "writes"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (whole.thread_id,)).fetchone():
             if not _is_same(connection, whole):

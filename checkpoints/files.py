@@ -109,9 +109,6 @@ class Files:
 
         Without `content` one that is stored already is pinned. `about` has the `purpose` and the `seconds` of the
         `Upload` where they are not the usual ones.
-
-        Raises:
-            DatabaseUnavailable: the folder or the database cannot be written.
         """
         if not self._swept:
             self._swept = True
@@ -124,11 +121,7 @@ class Files:
         return upload_id
 
     async def uploaded(self, upload_id: str, owner: str) -> Upload | None:
-        """What was uploaded under this id by this owner, unless it has expired.
-
-        Raises:
-            DatabaseDamaged: it cannot be read.
-        """
+        """What was uploaded under this id by this owner, unless it has expired."""
         values = (owner, self._clock() - UPLOAD_SECONDS, upload_id)
         rows = await self._database.read(lambda connection: connection.fetched(_UPLOADED, values))
         upload = from_row(StoredUpload, rows[0]).upload if rows else None
@@ -152,11 +145,7 @@ class Files:
         )
 
     async def get(self, digest: str) -> bytes:
-        """The content.
-
-        Raises:
-            FileUnavailable: it is missing or damaged.
-        """
+        """The content."""
         content = await self._contents.read(digest)
         if content is None or sha256(content).hexdigest() != digest:
             state = "missing" if content is None else "damaged"

@@ -14,7 +14,7 @@ from segue.core.context import Ids
 from segue.core.conversation import bot_session
 from segue.core.errors import TaskError, ThreadBusy, ThreadExists
 from segue.core.events import Paused, StateChanged, Steered
-from segue.core.records import Json, RequestKey
+from segue.core.records import OF_A_WAIT, Json, RequestKey, Task, empty_values
 from segue.core.task import FORK_MARK, OPEN, TaskStatus
 
 from .events import insert_event
@@ -186,12 +186,6 @@ def fork(
     person approved and had not run by then is asked about again. A task that had ended is a `copy_of` its original.
     `beside` names other threads and their copies: they are copied as they were at that moment. A `blocked` task is to
     be cancelled, and cannot be resumed until that is taken back. The actor `by` asks for the new task, too.
-
-    Raises:
-        UnknownThread, UnknownSnapshot, ThreadExists, KeyUsed.
-        ThreadBusy: something is about to run on a thread of the new name.
-        DamagedCheckpoint: the snapshot cannot be read.
-        DamagedRow: a row of the thread cannot be read.
     """
 
     now = time.time()
@@ -206,11 +200,7 @@ def fork(
 
 
 def refuse_taken(connection: Connection, thread_id: str) -> None:
-    """Make sure that a thread has no rows and no live lease.
-
-    Raises:
-        ThreadExists, ThreadBusy.
-    """
+    """Make sure that a thread has no rows and no live lease."""
     for table in ("tasks", "events", "calls", "sessions", "checkpoints", "writes"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
             raise ThreadExists(thread_id)
@@ -240,9 +230,8 @@ def _fork(
             "copy_of": row["task_id"],
             "requested": None,
             "rating": None,
-            "due": None,
-            "awaited": None,
-            "decisions": None,
+            **empty_values(Task, OF_A_WAIT),
+            "called_by": None,
         }
         new["bot_session"] = row["bot_session"] and bot_session(new_thread_id)
         insert_row(connection, "tasks", renaming.row(row) | new)

@@ -54,11 +54,7 @@ class StoredLease(Record):
 
 
 def check_fence(connection: Connection, thread_id: str, fence: int) -> None:
-    """Make sure, inside a write transaction, that no other owner took the thread.
-
-    Raises:
-        StaleOwner: another one did.
-    """
+    """Make sure, inside a write transaction, that no other owner took the thread."""
     if connection.execute(_CHECK_FENCE + connection.for_key_share, (thread_id, fence)).fetchone() is None:
         raise StaleOwner(thread_id)
 
@@ -97,9 +93,6 @@ class Lease:
         """Take the thread for `ttl` seconds and return the fence, higher than any before it.
 
         `place` is the caller's in the queue for the thread, which it keeps where the thread is busy.
-
-        Raises:
-            ThreadBusy: a live owner holds it, be it the same one, or others came first.
         """
         values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
         found = await self._taken(thread_id, lambda connection: Found(self._take(connection, values, place), "", 0.0))
@@ -200,9 +193,6 @@ class Renewal:
         """Prolong the leases of these threads by `ttl` seconds, expired or not.
 
         Returns the threads that another owner took.
-
-        Raises:
-            DatabaseUnavailable: nothing was renewed; the next call opens the database again.
         """
 
         def extend(connection: Connection) -> set[str]:

@@ -3,18 +3,18 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Any
 
 from segue.core.calls import CallKey, CallResult, CallStatus, Claim
 from segue.core.errors import StorageError
-from segue.core.records import Call, Json, call_checksum, from_row
+from segue.core.records import FIXED, Call, Json, call_checksum, from_row, names_of
 
 from .audit import reseal
 from .leases import check_fence
-from .ports import ALL, Connection, Database, Row
+from .ports import ALL, Connection, Database, Row, set_columns
 from .schema import insert_row
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
@@ -27,11 +27,7 @@ _ORPHAN = """
     SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned = 1
     ORDER BY position LIMIT 1
 """
-_UPDATE = """
-    UPDATE calls SET scope = :scope, idx = :idx, state = :state, outcome = :outcome, fence = :fence,
-        finished_at = :finished_at, orphaned = :orphaned, checksum = :checksum
-    WHERE position = :position
-"""
+_UPDATE = f"UPDATE calls SET {set_columns([*names_of(Call, without=FIXED), 'checksum'])} WHERE position = :position"
 _WITHDRAW = """
     DELETE FROM calls
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
@@ -52,11 +48,7 @@ def canonical(arguments: Mapping[str, Any]) -> str:
 
 
 def _update(connection: Connection, row: Row, **changes: Any) -> None:
-    """Change a call that can be read, and its checksum with it.
-
-    Raises:
-        DamagedRow
-    """
+    """Change a call that can be read, and its checksum with it."""
     from_row(Call, row)
     new = {**dict(row), **changes}
     connection.execute(_UPDATE, {**new, "checksum": call_checksum(new)})
@@ -74,11 +66,7 @@ def _result(outcome: object) -> CallResult:
 async def calls_of(
     database: Database[Connection], thread_id: str, task_id: str, after: int = 0, limit: int | None = None
 ) -> list[Call]:
-    """A task's calls in the order of their intents, without the first `after`, at most `limit`.
-
-    Raises:
-        DamagedRow: one of them cannot be read.
-    """
+    """A task's calls in the order of their intents, without the first `after`, at most `limit`."""
     values = (thread_id, task_id, ALL if limit is None else limit, after)
     rows = await database.read(methodcaller("fetched", _OF_TASK, values))
     calls: list[Call] = []
@@ -97,14 +85,23 @@ class LedgerConflict(StorageError):
 
 
 class ToolLedger:
-    """One run's view of the ledger. Fences count from 1: without one it can only be read."""
+    """One run's view of the ledger. Fences count from 1: without one it can only be read.
+
+    What was called in the threads `above` is finished, too: the thread is a part of them.
+    """
 
     def __init__(
-        self, database: Database[Connection], thread_id: str, fence: int = 0, clock: Callable[[], float] = time.time
+        self,
+        database: Database[Connection],
+        thread_id: str,
+        fence: int = 0,
+        clock: Callable[[], float] = time.time,
+        above: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._thread_id = thread_id
         self._fence = fence
+        self._above = above
         self._clock = clock
         self._finished: dict[int, Call] | None = None
         """The finished calls that were read, by their position; only the run with this fence ends others."""
@@ -116,10 +113,6 @@ class ToolLedger:
 
         A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or
         `doubtful` if an earlier call with this name and these arguments has an unknown outcome.
-
-        Raises:
-            StaleOwner: another owner took the thread; do not run the call.
-            LedgerConflict: the key belongs to a call with another name or other arguments.
         """
         intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=synced, brief=True)
         try:
@@ -136,21 +129,12 @@ class ToolLedger:
             raise
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
-        """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile.
-
-        Raises:
-            StaleOwner: another owner took the thread, which will find the call interrupted.
-            LedgerConflict: the call was never claimed, or has another outcome already that is no wait.
-        """
+        """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile."""
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=synced, brief=True)
         self._ended.add(key)
 
     async def withdraw(self, key: CallKey) -> None:
-        """Take back the intent of a call that asks a person something: it is made again with the answer.
-
-        Raises:
-            StaleOwner: another owner took the thread, which will find the call interrupted.
-        """
+        """Take back the intent of a call that asks a person something: it is made again with the answer."""
 
         def take_back(connection: Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
@@ -168,20 +152,12 @@ class ToolLedger:
         return await calls_of(self._database, self._thread_id, task_id, after, limit)
 
     async def calls_after(self, moment: float) -> list[Call]:
-        """Return the thread's calls that began after a moment, in the order of their intents.
-
-        Raises:
-            DamagedRow: one of them cannot be read.
-        """
+        """Return the thread's calls that began after a moment, in the order of their intents."""
         rows = await self._database.read(lambda db: db.fetched(_LATER, (self._thread_id, moment)))
         return [from_row(Call, row) for row in rows]
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[Call]:
-        """Give each call of a task that is still under way the outcome for its name; return the task's calls.
-
-        Raises:
-            StaleOwner: another owner took the thread.
-        """
+        """Give each call of a task that is still under way the outcome for its name; return the task's calls."""
         values = (self._thread_id, task_id)
 
         def end(connection: Connection) -> None:
@@ -216,6 +192,8 @@ class ToolLedger:
             rows = await self._database.read(lambda db: db.fetched(_FINISHED, (self._thread_id,)))
         else:
             rows = await self._database.read(lambda db: [*self._rows_of(ended, db)]) if ended else []
+        for thread_id in self._above:
+            rows = [*rows, *await self._database.read(methodcaller("fetched", _FINISHED, (thread_id,)))]
         new = {row["position"]: from_row(Call, row) for row in rows}
         found = {**(known or {}), **(self._finished or {}), **new}
         if self._fence:
@@ -240,7 +218,12 @@ class ToolLedger:
                 for earlier in connection.fetched(_LIKE, like)
                 if (earlier["name"], earlier["arguments"]) == (name, arguments) or str(earlier["scope"]).endswith(place)
             )
-            intent = self._intent(key, name, arguments)
+            thread_id, task_id, scope, index = self._row(key)
+            intent = {
+                **{"thread_id": thread_id, "task_id": task_id, "scope": scope, "idx": index},
+                **{"name": name, "arguments": arguments, "state": "running", "outcome": None},
+                **{"fence": self._fence, "started_at": self._clock(), "finished_at": None},
+            }
             stored = {**intent, "orphaned": 0, "checksum": call_checksum(intent)}
             from_row(Call, stored)  # a row that could not be read again would stop the session
             insert_row(connection, "calls", intent)
@@ -265,14 +248,6 @@ class ToolLedger:
         if row is not None:
             _update(connection, row, scope=key.scope, idx=key.index, orphaned=0)
         return row
-
-    def _intent(self, key: CallKey, name: str, arguments: str) -> Json:
-        thread_id, task_id, scope, index = self._row(key)
-        return {
-            **{"thread_id": thread_id, "task_id": task_id, "scope": scope, "idx": index},
-            **{"name": name, "arguments": arguments, "state": "running", "outcome": None},
-            **{"fence": self._fence, "started_at": self._clock(), "finished_at": None},
-        }
 
     def _end(self, connection: Connection, row: Row, outcome: str) -> None:
         _update(connection, row, state="done", outcome=outcome, fence=self._fence, finished_at=self._clock())

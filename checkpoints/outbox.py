@@ -219,11 +219,7 @@ class Webhooks:
         return await self._database.read(lambda connection: connection.fetched(_LIST_WEBHOOKS, (task_id,)))
 
     async def reported_to(self, notification: Notification) -> Webhook | None:
-        """Return the webhook that a notification is for; None where it was deleted.
-
-        Raises:
-            DatabaseDamaged: it cannot be read.
-        """
+        """Return the webhook that a notification is for; None where it was deleted."""
         for row in await self._rows(notification.task_id):
             if notification.notification_id.endswith(f"/{row['webhook_id']}"):
                 return from_row(Webhook, row)

@@ -6,14 +6,13 @@ from typing import Any
 from segue.core.actor import SEGUE
 from segue.core.approval import Grant, PermissionRule
 from segue.core.audit import Act
-from segue.core.records import Json, Permission, readable
+from segue.core.records import Json, Permission, names_of, readable
 
 from .audit import record
-from .ports import Connection, Database
+from .ports import Connection, Database, insert_into
 
-_GRANT = """
-    INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
-    VALUES (:thread_id, :agent_id, :tool, :scope, :task_id, :granted_at, :version)
+_GRANT = f"""
+    {insert_into("permissions", names_of(Permission))}
     ON CONFLICT (thread_id, agent_id, tool, scope, task_id) DO UPDATE SET version = excluded.version
 """
 _IN_TASK = """

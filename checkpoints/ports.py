@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from operator import methodcaller
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -86,6 +87,17 @@ class Connection(Protocol):
     def now(self) -> float:
         """Unix time in seconds, by the one clock that leases expire by."""
         ...
+
+
+@cache
+def insert_into(table: str, columns: tuple[str, ...]) -> str:
+    """The statement that inserts a row of these columns."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"
+
+
+def set_columns(columns: Iterable[str]) -> str:
+    """What follows SET in a statement that changes these columns."""
+    return ", ".join(f"{name} = :{name}" for name in columns)
 
 
 def sql_list(statuses: Iterable[TaskStatus]) -> str:
@@ -292,9 +304,7 @@ class Workers(Protocol):
         """The tasks to run without a live owner; with a worker, those that it takes and nobody will be woken for."""
         ...
 
-    async def wake(self, tasks: Iterable[Unowned]) -> None:
-        """Wake a worker for each task."""
-        ...
+    async def wake(self, tasks: Iterable[Unowned]) -> None: ...
 
     async def serve(
         self, agents: Mapping[str, Collection[str]], concurrency: int, run: Callable[[str], Awaitable[None]]

@@ -64,11 +64,7 @@ def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
 
 
 def decompressed(kind: str, data: bytes) -> tuple[str, bytes]:
-    """The type and bytes of a stored value as they were before they were compressed.
-
-    Raises:
-        Undecodable
-    """
+    """The type and bytes of a stored value as they were before they were compressed."""
     if not kind.endswith(GZIP):
         return kind, data
     try:
@@ -125,11 +121,7 @@ class CheckedSerializer(JsonPlusSerializer):
         return self._build(code, data) if is_known else ormsgpack.Ext(code, bytes(data))
 
     def check(self, value: Any, inside: str) -> None:
-        """Refuse a value that could not be read again as what it is; `inside` is the namespace of its graph.
-
-        Raises:
-            ConfigurationError: it, or a value in it, is of a type that is not known.
-        """
+        """Refuse a value that could not be read again as what it is; `inside` is the namespace of its graph."""
         waiting = [value] if inside.partition(":")[0] in self._checked else []
         while waiting:
             each = waiting.pop()
@@ -158,11 +150,7 @@ class CheckedSerializer(JsonPlusSerializer):
         return (obj.kind, obj.data) if isinstance(obj, Encoded) else super().dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Decode what was stored; what is not compressed is decoded as it is.
-
-        Raises:
-            Undecodable
-        """
+        """Decode what was stored; what is not compressed is decoded as it is."""
         with named():
             kind, plain = decompressed(*data)
             if kind == "null" and plain:
@@ -190,11 +178,7 @@ SERDE = CheckedSerializer()
 
 @contextlib.contextmanager
 def named() -> Iterator[None]:
-    """Name the error of bytes that cannot be decoded.
-
-    Raises:
-        Undecodable
-    """
+    """Name the error of bytes that cannot be decoded."""
     try:
         yield
     except _UNREADABLE as error:
@@ -208,11 +192,7 @@ def is_garbled(error: sqlite3.Error) -> bool:
 
 @contextlib.contextmanager
 def decoding(thread_id: str) -> Iterator[None]:
-    """Turn what is wrong with stored bytes into a sentence; trouble with the database stays what it is.
-
-    Raises:
-        DamagedCheckpoint
-    """
+    """Turn what is wrong with stored bytes into a sentence; trouble with the database stays what it is."""
     try:
         yield
     except UnicodeEncodeError:
@@ -228,11 +208,7 @@ def decoding(thread_id: str) -> Iterator[None]:
 
 
 def check_form(found: CheckpointTuple) -> None:
-    """Make sure that what was decoded is a checkpoint, and the one that it is filed as.
-
-    Raises:
-        Undecodable
-    """
+    """Make sure that what was decoded is a checkpoint, and the one that it is filed as."""
     checkpoint: Any = found.checkpoint
     if not isinstance(checkpoint, dict) or not isinstance(found.metadata, dict):
         raise Undecodable("it is no checkpoint")
@@ -415,11 +391,7 @@ def is_plausible(checkpoint_id: str) -> bool:
 
 
 def seconds_of(checkpoint_id: str) -> float:
-    """When a checkpoint was made, in Unix seconds.
-
-    Raises:
-        ValueError: its id is none.
-    """
+    """When a checkpoint was made, in Unix seconds."""
     return (_time_of(UUID(checkpoint_id)) - _EPOCH) / _SECOND
 
 
@@ -524,22 +496,14 @@ def has_own_value(row: Row, key: Sequence[str]) -> bool:
 
 
 def check_key(row: Row, key: Sequence[str]) -> None:
-    """Make sure that a row has the key that it was stored under.
-
-    Raises:
-        Undecodable
-    """
+    """Make sure that a row has the key that it was stored under."""
     stored = row["checksum"]
     if stored is not None and stored >> 32 != _key_checksum(*(row[name] for name in key)) & _HALF:
         raise Undecodable("its key has changed since it was stored")
 
 
 def check_row(row: Row, key: Sequence[str]) -> None:
-    """Make sure that a row holds what was stored under its key.
-
-    Raises:
-        Undecodable
-    """
+    """Make sure that a row holds what was stored under its key."""
     check_key(row, key)
     if not has_own_value(row, key):
         raise Undecodable("a value of it is not the one that was stored there")
@@ -560,8 +524,8 @@ def _kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> i
     """
     thread_id, ns, _, parent = key
     logs = logs_of(metadata)
-    channels = [row["channel"] for row in connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()]
-    return sum(_is_kept(channel, logs) for channel in channels)
+    written = connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()
+    return len([row for row in written if _is_kept(row["channel"], logs)])
 
 
 def drop_superseded_writes(connection: Connection, place: Place, metadata: str) -> None:
@@ -587,21 +551,13 @@ def _drop_writes(connection: Connection, place: Place, metadata: str) -> None:
 
 
 def check_newest(connection: Connection, place: Place) -> None:
-    """Make sure that no newer checkpoint of the thread was lost: nothing was written upon one.
-
-    Raises:
-        Undecodable
-    """
+    """Make sure that no newer checkpoint of the thread was lost: nothing was written upon one."""
     if row := connection.execute(_LATER, place).fetchone():
         raise Undecodable(f"its newest checkpoint {row[0]} is missing")
 
 
 def check_checkpoint(connection: Connection, place: Place) -> None:
-    """Check a checkpoint and what was written upon it, and that its parent is there.
-
-    Raises:
-        Undecodable
-    """
+    """Check a checkpoint and what was written upon it, and that its parent is there."""
     if row := _row(connection, place):
         check_row(row, CHECKPOINT_KEY)
         connection.state.check_values(place)
@@ -611,32 +567,20 @@ def check_checkpoint(connection: Connection, place: Place) -> None:
 
 
 def check_alone(connection: Connection, place: Place) -> None:
-    """Check the row of a checkpoint.
-
-    Raises:
-        Undecodable
-    """
+    """Check the row of a checkpoint."""
     if row := _row(connection, place):
         check_row(row, CHECKPOINT_KEY)
 
 
 def check_chain(connection: Connection, place: Place, logs: Collection[str]) -> None:
-    """As `check_checkpoint`, for each checkpoint from which logs are rebuilt: back to where each was stored whole.
-
-    Raises:
-        Undecodable
-    """
+    """As `check_checkpoint`, for each checkpoint from which logs are rebuilt: back to where each was stored whole."""
     if chain := _chain(connection, place, logs):
         connection.state.check_values((*place[:2], chain[-1].row["checkpoint_id"]))
         _check_parent(connection, chain[-1].row)
 
 
 def rebuilt_from(connection: Connection, place: Place) -> list[str]:
-    """A checkpoint and those before it that its logs are rebuilt from: back to where each was stored whole.
-
-    Raises:
-        Undecodable
-    """
+    """A checkpoint and those before it that its logs are rebuilt from: back to where each was stored whole."""
     row = _row(connection, place)
     if row is None:
         return [place[2]]
@@ -655,11 +599,7 @@ class _Link(NamedTuple):
 
 
 def _chain(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
-    """A checkpoint and those before it that are there, to the first with all logs; what led to each is checked.
-
-    Raises:
-        Undecodable
-    """
+    """A checkpoint and those before it that are there, to the first with all logs; what led to each is checked."""
     chain: list[_Link] = []
     begin: str | None = place[2]
     while begin is not None:
@@ -692,11 +632,7 @@ def _check_links(connection: Connection, place: Place, chain: Sequence[_Link]) -
 
 
 def check_thread(connection: Connection, thread_id: str) -> None:
-    """Check the keys of all rows of a thread.
-
-    Raises:
-        Undecodable
-    """
+    """Check the keys of all rows of a thread."""
     for row in connection.execute(_CHECKPOINTS.format(content=connection.state.content), (thread_id,)):
         check_key(row, CHECKPOINT_KEY)
     for row in connection.execute(_WRITES, (thread_id,)):
@@ -718,7 +654,9 @@ def logs_in(metadata: Mapping[str, Any]) -> Set[str]:
     return counted.keys() if isinstance(counted, Mapping) else set()
 
 
-def outlasting(writes: Sequence[tuple[str, Any]], task_id: str, logs: Collection[str]) -> Sequence[tuple[str, Any]]:
+def writes_kept_after(
+    writes: Sequence[tuple[str, Any]], task_id: str, logs: Collection[str]
+) -> Sequence[tuple[str, Any]]:
     """What a task wrote inside a node, without what `drop_superseded_writes` deletes with the checkpoint after it."""
     return writes if task_id == _INPUT_TASK else [each for each in writes if _is_kept(each[0], logs)]
 
@@ -744,7 +682,8 @@ def _check_link(link: _Link, writes: Sequence[Row]) -> None:
     check_row(link.row, CHECKPOINT_KEY)
     for write in writes:
         (check_row if write["channel"] in link.logs else check_key)(write, WRITE_KEY)
-    if sum(_is_kept(write["channel"], link.logs) for write in writes) < (link.row["kept_writes"] or 0):
+    kept = [write for write in writes if _is_kept(write["channel"], link.logs)]
+    if len(kept) < (link.row["kept_writes"] or 0):
         raise Undecodable(f"a part of what was written upon checkpoint {link.row['parent_checkpoint_id']} is missing")
 
 
@@ -777,11 +716,7 @@ _ALL_WRITES = f"""
 
 
 def checkpoint_rows(connection: Connection, thread_id: str) -> Iterator[CheckpointRow]:
-    """The checkpoints of a thread, oldest first; of one that cannot be read the bytes as they are, where possible.
-
-    Raises:
-        Undecodable
-    """
+    """The checkpoints of a thread, oldest first; of one that cannot be read the bytes as they are, where possible."""
     statement = _ALL_CHECKPOINTS.format(content=connection.state.content)
     for row in connection.execute(statement, (thread_id,)).fetchall():
         inside, checkpoint_id = row["checkpoint_ns"], row["checkpoint_id"]
@@ -791,11 +726,7 @@ def checkpoint_rows(connection: Connection, thread_id: str) -> Iterator[Checkpoi
 
 
 def write_rows(connection: Connection, thread_id: str) -> Iterator[WriteRow]:
-    """What was written upon the checkpoints of a thread.
-
-    Raises:
-        Undecodable
-    """
+    """What was written upon the checkpoints of a thread."""
     for row in connection.execute(_ALL_WRITES, (thread_id,)).fetchall():
         kind, data = row["kind"], row["value"]
         sound = has_own_value(row, WRITE_KEY) and kind is not None and data is not None
@@ -821,11 +752,6 @@ def delete_rows(connection: Connection, thread_id: str) -> int:
 
 
 def decoded_checkpoint(connection: Connection, serde: SerializerProtocol, place: Place) -> dict[str, Any]:
-    """A checkpoint that is there.
-
-    Raises:
-        Undecodable
-    """
     check_alone(connection, place)
     found: dict[str, Any] = serde.loads_typed(connection.state.checkpoint(place))
     return found
@@ -870,11 +796,7 @@ def keep_newest(connection: Connection, thread_id: str) -> None:
 
 
 def delete_runs(connection: Connection, run_ids: Collection[str], check: Callable[[Connection, str], None]) -> None:
-    """Delete the checkpoints that runs made, in every thread; `check` is called with each.
-
-    Raises:
-        ValueError: logs of a later checkpoint are rebuilt from one of them.
-    """
+    """Delete the checkpoints that runs made, in every thread; `check` is called with each."""
     found = [
         tuple(place) for *place, noted in connection.execute(_ALL_METADATA).fetchall() if _run_of(noted) in run_ids
     ]

@@ -28,6 +28,7 @@ from segue.core.actor import OPERATOR
 from segue.core.audit import Act
 from segue.core.errors import BlockingCall, ConfigurationError, DamagedCheckpoint, DatabaseUnavailable, StaleOwner
 from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
+from segue.core.sync import run_sync
 from segue.core.task import TaskStatus
 
 from .audit import record
@@ -53,8 +54,8 @@ from .rows import (
     follow,
     keep_newest,
     logs_in,
-    outlasting,
     unshared,
+    writes_kept_after,
 )
 from .spend import count_calls
 
@@ -66,7 +67,7 @@ STRUCTURED_RESPONSE = "structured_response"
 
 # LangGraph's own mark of a task that finished without output: it takes the place of the events, so that a task which
 # wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
-_STAND_IN = ("__no_writes__", None)
+_NO_WRITES_MARK = ("__no_writes__", None)
 
 _PAUSABLE = (TaskStatus.RUNNING, TaskStatus.PAUSING)
 # The task that runs is the thread's newest.
@@ -103,9 +104,9 @@ class _Step:
         statements.run(connection)
         return stored
 
-    def outlasting(self, metadata: CheckpointMetadata) -> "_Step":
+    def kept_after(self, metadata: CheckpointMetadata) -> "_Step":
         """What is kept of it, inside a node, once the checkpoint after it is stored, which has these metadata."""
-        return replace(self, writes=outlasting(self.writes, self.task_id, logs_in(metadata)))
+        return replace(self, writes=writes_kept_after(self.writes, self.task_id, logs_in(metadata)))
 
 
 @dataclass
@@ -196,11 +197,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._kept_reads.pop(thread_id, None)
 
     def check_saved(self, thread_id: str) -> None:
-        """Make sure that every write to the thread since it was held is stored; LangGraph drops some errors.
-
-        Raises:
-            DatabaseUnavailable: one is not.
-        """
+        """Make sure that every write to the thread since it was held is stored; LangGraph drops some errors."""
         if hold := self._holds.get(thread_id):
             hold.check_no_gap()
 
@@ -229,7 +226,6 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._kept_reads[thread_id] = {}
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """The next version of a channel."""
         return self._database.next_version(current)
 
     async def aput(
@@ -239,12 +235,6 @@ class FencedSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save a checkpoint.
-
-        Raises:
-            StaleOwner: another owner took the thread; nothing was written.
-            DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
-        """
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
         with hold.noting_errors():
@@ -257,7 +247,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             return next(iter(connection.fetched(_RUNNING, (thread_id,))), None)
 
         joined = {
-            future: partial(step.outlasting(metadata).save, self._database)
+            future: partial(step.kept_after(metadata).save, self._database)
             for future, step in hold.deferred.items()
             if _key_of(step.config) == _key_of(config) and _key_of(config)[1]
         }
@@ -273,13 +263,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Save what a node wrote, its events in the event log.
 
         What a node of a held thread wrote that ended is committed with the checkpoint after it, or a moment later.
-
-        Raises:
-            StaleOwner: another owner took the thread; nothing was written.
-            DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
         hold = self._hold(_thread_of(config))
-        kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
+        kept = [_NO_WRITES_MARK if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         calls = hold.calls.pop(task_id, [])
         if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
@@ -309,9 +295,6 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Save events of a node that still runs, those of one source once.
 
         The source begins with the id of the checkpoint that the node runs upon.
-
-        Raises:
-            StaleOwner, DatabaseUnavailable: as `aput_writes`.
         """
         hold = self._hold(thread_id)
 
@@ -329,11 +312,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             self._on_events([from_dict(form) for form in writing.result()])
 
     async def drop_inside(self, thread_id: str, node: str) -> None:
-        """Delete the checkpoints of the graphs that ran inside a node of a thread whose task has ended.
-
-        Raises:
-            StaleOwner: another owner took the thread; nothing was deleted.
-        """
+        """Delete the checkpoints of the graphs that ran inside a node of a thread whose task has ended."""
         check = self._hold(thread_id).check
 
         def drop(connection: Connection) -> None:
@@ -377,11 +356,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         await self._database.write(prune)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints that runs made.
-
-        Raises:
-            ValueError: later checkpoints are rebuilt from them; nothing was deleted.
-        """
+        """Delete the checkpoints that runs made."""
 
         def check(connection: Connection, thread_id: str) -> None:
             self._hold(thread_id).check(connection)
@@ -389,11 +364,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         await self._database.write(lambda connection: delete_runs(connection, run_ids, check))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that `config` names, or the thread's latest.
-
-        Raises:
-            DamagedCheckpoint: it, or what was written on it, is not what was stored.
-        """
+        """Return the checkpoint that `config` names, or the thread's latest."""
         found: CheckpointTuple | None = await self._read(config, "checkpoint", partial(self._tuple, config))
         if found is None:
             return None
@@ -412,19 +383,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
             return found
 
     async def load_checkpoint(self, place: Place) -> Any:
-        """Decode a checkpoint that is there.
-
-        Raises:
-            Undecodable
-        """
+        """Decode a checkpoint that is there."""
         return await self._database.read(lambda connection: decoded_checkpoint(connection, self.serde, place))
 
     async def load_write(self, row: Row) -> Any:
-        """Check and decode what was written upon a checkpoint; the row has WRITE_COLUMNS and the value.
-
-        Raises:
-            Undecodable
-        """
+        """Check and decode what was written upon a checkpoint; the row has WRITE_COLUMNS and the value."""
         check_row(row, WRITE_KEY)
         stored = (row["kind"], row["value"])
         return self.serde.loads_typed(
@@ -439,11 +402,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield checkpoints, newest first.
-
-        Raises:
-            DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
-        """
+        """Yield checkpoints, newest first."""
         thread_id = None if config is None else _thread_of(config)
         async with self._database.listing() as connection:
             found = connection.state.reader(self.serde, thread_id).list(
@@ -459,11 +418,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the writes that a DeltaChannel is rebuilt from.
-
-        Raises:
-            DamagedCheckpoint: a checkpoint before it, or what was written on one, is not what was stored.
-        """
+        """Return the writes that a DeltaChannel is rebuilt from."""
 
         def read(connection: Connection) -> Mapping[str, DeltaChannelHistory]:
             with decoding(_thread_of(config)), connection.state.view():
@@ -504,18 +459,13 @@ class FencedSaver(BaseCheckpointSaver[str]):
         return self._wait(config, self.aget_delta_channel_history(config=config, channels=channels))
 
     def _wait(self, config: RunnableConfig, work: Coroutine[Any, Any, T]) -> T:
-        """Have the loop that runs the thread carry the work out.
-
-        Raises:
-            BlockingCall: that loop waits here.
-            StaleOwner: it does not run any more.
-        """
+        """Have the loop that runs the thread carry the work out."""
         hold = self._holds.get(_thread_of(config))
         running = asyncio._get_running_loop()
         if hold is None or hold.loop is None or running is hold.loop:
             work.close()
             raise BlockingCall if running else StaleOwner(_thread_of(config))
-        return asyncio.run_coroutine_threadsafe(work, hold.loop).result()
+        return run_sync(work, hold.loop)
 
     async def _read(self, config: RunnableConfig, what: object, work: Callable[[Connection], T]) -> T:
         kept = self._kept_reads.get(_thread_of(config))

@@ -32,7 +32,7 @@ from segue.core.timeline import Branch
 from .files import StoredUpload
 from .habits import StoredHabits
 from .leases import StoredLease
-from .ports import Connection
+from .ports import Connection, insert_into
 from .search import index_task
 from .spend import ScopeUse, StoredCall
 
@@ -53,8 +53,7 @@ def insert_row(connection: Connection, table: str, row: Json) -> None:
     stored: dict[str, Any] = {name: value for name, value in row.items() if name != "position"}
     if table == "calls":
         stored["checksum"] = call_checksum(stored)
-    names, places = ", ".join(stored), ", ".join(f":{name}" for name in stored)
-    inserted = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places}) RETURNING *", stored).fetchone()
+    inserted = connection.execute(f"{insert_into(table, tuple(stored))} RETURNING *", stored).fetchone()
     if table == "tasks":
         index_task(connection, inserted)
 
@@ -184,11 +183,7 @@ def damaged_beside(connection: Connection) -> list[ReadRow]:
 
 
 def refuse_damaged(connection: Connection, thread_id: str) -> None:
-    """Make sure that every row of a session can be read.
-
-    Raises:
-        DamagedRow: one cannot.
-    """
+    """Make sure that every row of a session can be read."""
     for table in _KINDS:
         for row in rows_of(connection, table, thread_id, _QUICKLY, damaged_only=True):
             raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
@@ -229,7 +224,8 @@ _TABLES = (
     # `on_upgrade` is what was chosen for the task, in place of its agent's, where that version is not there any more,
     # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
     # once the event that it `awaited` is there. `asked_by` are the actors who asked for it, `decisions` what some
-    # persons decided about its calls while others have to: {"interrupt_id", "given"}.
+    # persons decided about its calls while others have to: {"interrupt_id", "given"}. `called_by` is the task of which
+    # it is a call: its agent is a tool of the other one's.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -257,6 +253,7 @@ _TABLES = (
         agent_version TEXT,
         origin TEXT NOT NULL,
         bot_session {key},
+        called_by {key},
         on_upgrade TEXT,
         offered_version TEXT,
         due DOUBLE PRECISION,
@@ -270,6 +267,7 @@ _TABLES = (
     # What is counted for metrics: without the copies that forks and imports make.
     "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
     "CREATE INDEX tasks_of_bot ON tasks (bot_session) WHERE bot_session IS NOT NULL",
+    "CREATE INDEX tasks_called_by ON tasks (called_by) WHERE called_by IS NOT NULL",
     "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
     # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
     # the end of a row of more than a kilobyte to a page of its own.

@@ -47,7 +47,8 @@ _FIRST = -(2**63)
 """Sorts before every position of a task."""
 _HAS = "position IN (SELECT position FROM search_terms WHERE term = :{0})"
 _BEGINS = "position IN (SELECT position FROM search_terms WHERE term >= :{0} AND term < :{0}_end)"
-# What a bot was told and answered belongs to its conversation. A copy in a fork is found where the original is gone.
+# What a bot was told and answered belongs to its conversation, what a called agent was to its caller's session. A copy
+# in a fork is found where the original is gone.
 _FIND = """
     SELECT tasks.*, coalesce(talk, tasks.thread_id) AS shown_in, coalesce(
         (SELECT title FROM titles WHERE titles.thread_id = coalesce(talk, tasks.thread_id)),
@@ -55,8 +56,11 @@ _FIND = """
             ORDER BY position LIMIT 1)
     ) AS title
     FROM (
-        SELECT *, (SELECT talk.thread_id FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id
-            ORDER BY talk.position DESC LIMIT 1) AS talk
+        SELECT *, coalesce(
+            (SELECT talk.thread_id FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id
+                ORDER BY talk.position DESC LIMIT 1),
+            (SELECT caller.thread_id FROM tasks AS caller WHERE caller.task_id = tasks.called_by)
+        ) AS talk
         FROM tasks WHERE {terms}
     ) AS tasks
     WHERE (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.audit import DELETED, Act
+from segue.core.conversation import MODE
 from segue.core.errors import DamagedCheckpoint, InvalidAnswer, UnknownTask, UnknownThread
 from segue.core.records import (
     BEST,
@@ -26,14 +27,15 @@ from segue.core.records import (
     SessionFilter,
     Thread,
     UserPreferences,
-    columns_of,
+    empty_values,
     from_row,
+    names_of,
     read,
     readable,
     record_of,
     to_row,
 )
-from segue.core.task import PEOPLE, TaskStatus
+from segue.core.task import FORK_MARK, PEOPLE, TaskStatus, title_of
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
 from segue.prompts.catalogue import Language
 
@@ -45,12 +47,12 @@ from .export import IMPORTED, WholeThread, export, read_import, read_thread, sto
 from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
-from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row
+from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row, insert_into
 from .rows import SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
 from .saver import FencedSaver
 from .search import remove_thread
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
-from .tasks import EMPTY, add_key
+from .tasks import add_key
 
 # The threads of a database as they are listed: one row for each conversation.
 
@@ -87,14 +89,15 @@ _COLUMNS = """
 # Of the branches of a conversation the one that was used last; one whose own turn was not stored is none yet.
 _OF_ALL = _COLUMNS.format(of_tasks="", of_sessions="")
 _OF_ONE = _COLUMNS.format(of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id")
-# The thread of a conversation's bot is a part of the conversation.
+# The thread of a conversation's bot is a part of the conversation, and that of an agent that is a tool of its caller's.
 _LISTED = f"""
     FROM ({_OF_ALL}) AS every
     WHERE (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
         AND (:search = '' OR lower(coalesce(title, '')) LIKE lower(:pattern) ESCAPE '!'
             OR lower(first_message) LIKE lower(:pattern) ESCAPE '!')
-        AND (CAST(:bots AS INTEGER) = 1
-            OR NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.bot_session = every.thread_id))
+        AND (CAST(:bots AS INTEGER) = 1 OR (
+            NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.bot_session = every.thread_id)
+            AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = every.thread_id AND called_by IS NOT NULL)))
         AND (CAST(:archived AS INTEGER) IS NULL OR archived = CAST(:archived AS INTEGER))
         AND (CAST(:sender AS TEXT) IS NULL
             OR CASE WHEN origin IN ({_PEOPLE}) THEN 'people' ELSE 'programs' END = :sender)
@@ -117,6 +120,7 @@ _NAME = """
     INSERT INTO titles (thread_id, title) VALUES (:thread_id, :title)
     ON CONFLICT (thread_id) DO UPDATE SET title = excluded.title
 """
+_TITLED = "SELECT 1 FROM titles WHERE thread_id = ?"
 _UNNAME = "DELETE FROM titles WHERE thread_id = :thread_id"
 
 
@@ -141,21 +145,26 @@ class ThreadList:
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
         return [_shown(row) for row in rows]
 
+    async def is_titled(self, thread_id: str) -> bool:
+        """Whether a thread was named, by a person or a model."""
+        return await self._database.read(lambda connection: is_titled(connection, thread_id))
+
     async def count(self, which: SessionFilter) -> int:
         """Count the threads that `list` returns without a limit."""
         (row,) = await self._database.read(lambda connection: connection.fetched(_COUNT, _values(which)))
         return int(row["threads"])
 
     async def get(self, thread_id: str) -> Thread:
-        """Return one thread.
-
-        Raises:
-            UnknownThread: it has no task, and was not created without one.
-        """
+        """Return one thread."""
         rows = await self._database.read(lambda connection: connection.fetched(_OF_ONE, {"thread_id": thread_id}))
         if not rows:
             raise UnknownThread(thread_id)
         return _shown(rows[0])
+
+
+def is_titled(connection: Connection, thread_id: str) -> bool:
+    """Whether a thread was named, by a person or a model."""
+    return bool(connection.fetched(_TITLED, (thread_id,)))
 
 
 def name_thread(connection: Connection, thread_id: str, title: str) -> None:
@@ -170,13 +179,18 @@ def _values(which: SessionFilter) -> dict[str, object]:
 
 
 def _shown(row: Row) -> Thread:
-    title = row["title"] if isinstance(row["title"], str) else row["first_message"]
+    title, first = row["title"], row["first_message"]
+    if not isinstance(title, str):
+        title = first
+    mark = FORK_MARK if str(title).startswith(FORK_MARK) else ""
+    unnamed = str(title).removeprefix(mark)
+    if row["mode"] != MODE and str(first).startswith(unnamed):  # that of a conversation is its configuration
+        title = mark + title_of(unnamed)
     flags = {name: row[name] != 0 for name in ("pinned", "archived")}
     values, faults = read(Thread, {**dict(row), "title": title, **flags})
     if faults:
-        unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": "", "root": ""}
-        values = {**unread, "origin": "python", **values, "status": TaskStatus.ERROR}
-    return record_of(Thread, {name: values[name] for name in columns_of(Thread)})
+        values = {**empty_values(Thread), "origin": "python", **values, "status": TaskStatus.ERROR}
+    return record_of(Thread, values)
 
 
 # Whole threads of a database.
@@ -219,10 +233,6 @@ async def prune(
 
     What is kept reads as before. Kept are also the newest snapshot, those inside it, and those that a kept one lies in;
     of a graph that is not known all are.
-
-    Raises:
-        UnknownSnapshot.
-        StaleOwner, DatabaseUnavailable, DamagedCheckpoint: nothing was removed.
     """
     selection = await database.read(partial(_select, thread_id, checkpoint_id))
     merged = {}
@@ -311,9 +321,8 @@ _IMPORTED = f"""
     SELECT 1 FROM checkpoints WHERE thread_id = ? AND CAST(metadata AS TEXT) LIKE '%"{IMPORTED}"%' LIMIT 1
 """
 _OLDEST = "SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
-_PUT = """
-    INSERT INTO sessions (thread_id, agent_id, model, metadata, is_pinned, is_archived, created_at)
-    VALUES (:thread_id, :agent_id, :model, :metadata, :is_pinned, :is_archived, :created_at)
+_PUT = f"""
+    {insert_into("sessions", names_of(Session))}
     ON CONFLICT (thread_id) DO UPDATE
     SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata,
         is_pinned = excluded.is_pinned, is_archived = excluded.is_archived
@@ -327,11 +336,6 @@ _RAISE_FLOOR = """
 
 
 def chosen_for(connection: Connection, thread_id: str) -> Session | None:
-    """What was chosen for a thread, or None.
-
-    Raises:
-        DamagedRow: it cannot be read.
-    """
     rows = connection.fetched(_GET, (thread_id,))
     return from_row(Session, rows[0]) if rows else None
 
@@ -344,11 +348,7 @@ class Threads:
         self._database = backend.database
 
     async def get(self, thread_id: str) -> Session | None:
-        """Return what was chosen for a thread, or None.
-
-        Raises:
-            DamagedRow: it cannot be read.
-        """
+        """Return what was chosen for a thread, or None."""
         return await self._database.read(lambda connection: chosen_for(connection, thread_id))
 
     async def is_imported(self, thread_id: str) -> bool:
@@ -356,11 +356,7 @@ class Threads:
         return bool(await self._database.read(lambda connection: connection.fetched(_IMPORTED, (thread_id,))))
 
     async def create(self, session: Session, *, title: str = "", key: RequestKey | None = None) -> None:
-        """Store a thread without a task, its title, and that the idempotency key began it.
-
-        Raises:
-            ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
-        """
+        """Store a thread without a task, its title, and that the idempotency key began it."""
 
         act = Act("created")
 
@@ -375,11 +371,7 @@ class Threads:
         await self._database.write(store)
 
     async def put(self, session: Session) -> None:
-        """Store what was chosen for a thread that is there.
-
-        Raises:
-            UnknownThread: it has neither a task nor anything chosen.
-        """
+        """Store what was chosen for a thread that is there."""
         act = Act("chose")
 
         def store(connection: Connection) -> None:
@@ -389,11 +381,7 @@ class Threads:
         await self._database.write(store)
 
     async def change(self, thread_id: str, changes: SessionChanges, now: float) -> None:
-        """Store all that changes of a thread, or nothing: what is its whole conversation's with the other branches.
-
-        Raises:
-            UnknownThread: it has neither a task nor anything chosen; nothing was stored.
-        """
+        """Store all that changes of a thread, or nothing: what is its whole conversation's with the other branches."""
         act = Act("chose")
 
         def store(connection: Connection) -> None:
@@ -406,9 +394,10 @@ class Threads:
                 if changed:
                     chosen = chosen_for(connection, name) or Session(name, created_at=now)
                     _choose(connection, replace(chosen, **changed), act)
-            if changes.title is not None:
-                for name in {thread_id, *(each.session_id for each in branches if _has_task(connection, each))}:
-                    name_thread(connection, name, changes.title)
+            if changes.title is not None and not (changes.is_made and is_titled(connection, thread_id)):
+                for name in {thread_id, *(each.session_id for each in branches)}:
+                    if name == thread_id or connection.fetched(_KNOWN, (name,)):
+                        name_thread(connection, name, changes.title)
 
         await self._database.write(store)
 
@@ -423,11 +412,6 @@ class Threads:
         """Delete every row of a thread that is leased under this fence, and its lease; a file still holds their bytes.
 
         A thread of the same name begins with a higher fence, so that no former owner can write to it.
-
-        Raises:
-            UnknownThread: it has no rows; nothing was changed.
-            StaleOwner: another owner took the thread; nothing was changed.
-            DatabaseUnavailable: the rows are deleted or nothing was changed.
         """
 
         act = Act(DELETED)
@@ -563,10 +547,6 @@ def _check_known(connection: Connection, thread_id: str) -> None:
         raise UnknownThread(thread_id)
 
 
-def _has_task(connection: Connection, branch: Branch) -> bool:
-    return bool(connection.fetched(_KNOWN, (branch.session_id,)))
-
-
 def _choose(connection: Connection, session: Session, act: Act) -> None:
     connection.execute(_PUT, _row(session))
     record(connection, act, session.session_id, chosen=True)
@@ -601,7 +581,7 @@ def origins(thread_id: str, after: float, connection: Connection) -> dict[tuple[
     calls = {row["position"]: from_row(Call, row) for row in connection.fetched(_MINE, place)}
     for copy, position in connection.execute(_ORIGINALS, place).fetchall():
         if position not in calls:
-            calls[position] = _call(connection, position)
+            calls[position] = from_row(Call, connection.fetched(_CALL, (position,))[0])
         mine, original = calls[copy], calls[position]
         if original.session_id not in undos:
             undos[original.session_id] = _undos_in(connection, original.session_id)
@@ -618,10 +598,6 @@ def _undos_in(connection: Connection, thread_id: str) -> _Undos:
         scope = undo.scope.removeprefix(UNDO_SCOPE).rpartition(":")[0]
         found.setdefault((undo.task_id, scope, undo.idx), []).append(undo)
     return found
-
-
-def _call(connection: Connection, position: int) -> Call:
-    return from_row(Call, connection.fetched(_CALL, (position,))[0])
 
 
 # The preferences of users: the default mode, and the rated history of modes.
@@ -677,12 +653,7 @@ class Preferences:
         await self._database.write(lambda connection: connection.execute(_PUT_PREFERENCE, (user_id, default_mode)))
 
     async def rate(self, task_id: str, rating: object) -> None:
-        """Rate a task's answer, in place of an earlier rating.
-
-        Raises:
-            InvalidAnswer: the rating is no whole number from 1 to 5.
-            UnknownTask: there is none.
-        """
+        """Rate a task's answer, in place of an earlier rating."""
         if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
             raise InvalidAnswer(
                 "The rating {rating} is not valid: give a whole number from 1 to {most}.",

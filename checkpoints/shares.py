@@ -34,11 +34,7 @@ class Shares:
         self._clock = clock or time.time
 
     async def create(self, thread_id: str, seconds: float) -> tuple[str, Share]:
-        """Store a link to what the thread holds now, for so many seconds; return its token, which is not stored.
-
-        Raises:
-            UnknownThread: it has no task.
-        """
+        """Store a link to what the thread holds now, for so many seconds; return its token, which is not stored."""
         token, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         share = Share(share_id=_hashed(token), session_id=thread_id, created_at=now, expires_at=now + seconds)
 
@@ -54,11 +50,7 @@ class Shares:
         return token, share
 
     async def find(self, token: str) -> Share | None:
-        """The link of a token; None where there is none, or none any more.
-
-        Raises:
-            DatabaseDamaged: it cannot be read.
-        """
+        """The link of a token; None where there is none, or none any more."""
         values = (_hashed(token), self._clock())
         rows = await self._database.read(lambda connection: connection.fetched(_FIND, values))
         return from_row(Share, rows[0]) if rows else None

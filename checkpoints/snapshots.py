@@ -118,11 +118,7 @@ def _is_readable(row: Row) -> bool:
 
 
 def snapshots(connection: Connection, thread_id: str, limit: int, before: str | None) -> list[Snapshot]:
-    """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
-
-    Raises:
-        UnknownThread: the thread has none at all.
-    """
+    """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with."""
     values = {"thread": thread_id, "before": before or _LATEST, "limit": limit if limit >= 0 else ALL}
     with connection.state.view():
         rows = connection.fetched(_PAGE, values)
@@ -133,11 +129,6 @@ def snapshots(connection: Connection, thread_id: str, limit: int, before: str | 
 
 
 def snapshot(connection: Connection, place: Place) -> Snapshot:
-    """One snapshot.
-
-    Raises:
-        UnknownSnapshot.
-    """
     values = {"thread": place.session_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
     rows = connection.fetched(_EXACT, values)
     if not rows:
@@ -146,12 +137,7 @@ def snapshot(connection: Connection, place: Place) -> Snapshot:
 
 
 def find_place(connection: Connection, text: str, thread_id: str | None) -> Place:
-    """The snapshot whose id is `text` or ends with it; of a fork's copies the original.
-
-    Raises:
-        UnknownThread, UnknownSnapshot, UnknownPlace.
-        TaskError: there are several.
-    """
+    """The snapshot whose id is `text` or ends with it; of a fork's copies the original."""
     if thread_id is not None:
         refuse_unknown(connection, thread_id)
     statement = _FIND if thread_id is None else _FIND_IN
@@ -167,11 +153,7 @@ def find_place(connection: Connection, text: str, thread_id: str | None) -> Plac
 
 
 def refuse_unknown(connection: Connection, thread_id: str) -> None:
-    """Make sure that there is a thread of that name.
-
-    Raises:
-        UnknownThread
-    """
+    """Make sure that there is a thread of that name."""
     for table in ("tasks", "checkpoints"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
             return
@@ -179,11 +161,7 @@ def refuse_unknown(connection: Connection, thread_id: str) -> None:
 
 
 def find(connection: Connection, thread_id: str, checkpoint_id: str) -> Checkpoint:
-    """One snapshot.
-
-    Raises:
-        UnknownThread, UnknownSnapshot.
-    """
+    """One snapshot."""
     refuse_unknown(connection, thread_id)
     values = {"thread": thread_id, "checkpoint": checkpoint_id}
     rows = connection.fetched(_ONE, values)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from segue.core.audit import Act
-from segue.core.records import Count, Record, RequestKey, Task, from_row, readable
+from segue.core.records import Count, Record, RequestKey, Task, from_row, names_of, readable
 from segue.core.spend import TOKENS, USD, Allowed, EstimatedUsage, LimitedScope, PlannedCall, Raised, Reached, public
 
 from .audit import record
-from .ports import Connection, Database, Failed
+from .ports import Connection, Database, Failed, insert_into
 from .tasks import add_key
 
 LOCK = "segue.spend"
@@ -22,10 +22,7 @@ _BEGIN = f"""
     VALUES (:scope, :kind, :name, :tenant, :day, :thread_id, 0, 0) RETURNING {_COLUMNS}
 """
 _ADD = "UPDATE spend SET tokens = tokens + :tokens, cost = cost + :cost WHERE scope = :scope"
-_CALL = """
-    INSERT INTO spend_calls (call_id, thread_id, task_id, user_id, agent_id, model, created_at, tokens, cost)
-    VALUES (:call_id, :thread_id, :task_id, :user_id, :agent_id, :model, :created_at, :tokens, :cost)
-"""
+_CALL = insert_into("spend_calls", names_of(PlannedCall))
 _COUNTED = "DELETE FROM spend_calls WHERE call_id = ?"
 _USED = "UPDATE spend_calls SET tokens = :tokens, cost = :cost WHERE call_id = :call_id"
 _RAISE = """
@@ -102,9 +99,6 @@ class Spend:
         """Keep room for a call in each of its scopes, or return the first limit that leaves none.
 
         One transaction looks and reserves, and others wait for it: calls that are made at once share the room.
-
-        Raises:
-            DatabaseDamaged: how much is used of one of them cannot be read.
         """
 
         def reserve(connection: Connection) -> Reached | None:
@@ -144,11 +138,7 @@ class Spend:
         self._database.submit(release, deferred=True).add_done_callback(_retrieve_error)
 
     async def raise_limit(self, raised: Raised, task: Task | None = None, key: RequestKey | None = None) -> None:
-        """Store a person's limit for a scope, unless a higher one is stored, and that the key stands for its task.
-
-        Raises:
-            KeyUsed: the key stands for something already; nothing was stored.
-        """
+        """Store a person's limit for a scope, unless a higher one is stored, and that the key stands for its task."""
         values = {"scope": raised.scope, **asdict(raised.allowed)}
         act = Act("raised_limit", {"limit": raised.limit, "unit": raised.unit})
 

@@ -1,6 +1,6 @@
 """An open database as the app uses it, and how it is opened."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from .search import Search
 from .sessions import Preferences, ThreadList, Threads, chosen_for, default_mode
 from .shares import Shares
 from .spend import Spend
-from .tasks import RequestKeys, Tasks, conversation_of
+from .tasks import RequestKeys, Tasks, caller_of, conversation_of
 
 if TYPE_CHECKING:
     from .sqlite.backup import Backup as Backup
@@ -42,6 +42,8 @@ class Beginning:
     """The user's; empty where none is set."""
     conversation: Task | None
     """The newest conversation whose bot has the thread."""
+    caller: Task | None
+    """The outermost task that called the thread's agent as a tool."""
 
 
 class Storage:
@@ -79,9 +81,9 @@ class Storage:
         self.audit = Audit(database)
         self.files = Files(database, backend.contents)
 
-    def ledger(self, thread_id: str, fence: int = 0) -> ToolLedger:
-        """The tool calls of one thread, written under its fence."""
-        return ToolLedger(self.database, thread_id, fence)
+    def ledger(self, thread_id: str, fence: int = 0, above: Sequence[str] = ()) -> ToolLedger:
+        """The tool calls of one thread, written under its fence; it knows those of the threads `above`, too."""
+        return ToolLedger(self.database, thread_id, fence, above=above)
 
     def renewal(self) -> Renewal:
         """What prolongs leases, synchronously and from one thread."""
@@ -94,32 +96,21 @@ class Storage:
         return FencedSaver(self.database, on_events, on_pause)
 
     async def beginning(self, thread_id: str, user_id: str) -> Beginning:
-        """Read what the next task of a user in a thread begins with.
-
-        Raises:
-            DamagedRow: what was chosen for the thread cannot be read.
-        """
+        """Read what the next task of a user in a thread begins with."""
 
         def read(connection: Connection) -> Beginning:
             chosen = chosen_for(connection, thread_id)
-            return Beginning(chosen, default_mode(connection, user_id), conversation_of(connection, thread_id))
+            conversation, caller = conversation_of(connection, thread_id), caller_of(connection, thread_id)
+            return Beginning(chosen, default_mode(connection, user_id), conversation, caller)
 
         return await self.database.read(read, brief=True)
 
     async def check_writable(self) -> None:
-        """Make sure that the database can be written.
-
-        Raises:
-            DatabaseUnavailable: saying why it cannot.
-        """
+        """Make sure that the database can be written."""
         await self.database.write(self._backend.touch)
 
     async def sync(self) -> None:
-        """Make sure that everything that was written is on the disk.
-
-        Raises:
-            DatabaseUnavailable: it is not.
-        """
+        """Make sure that everything that was written is on the disk."""
         await self._backend.sync()
 
     async def compact(self) -> None:
@@ -161,9 +152,6 @@ async def open_storage(
     """Open the database that `url` names: a `postgresql://` URL, or a SQLite file's path, `file:` URI or `:memory:`.
 
     `receivers` are told what becomes of tasks, which `clock` dates.
-
-    Raises:
-        MissingExtra, DatabaseUnavailable, DatabaseTooNew: saying what to do.
     """
     if is_server(url):
         need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres", "procrastinate")

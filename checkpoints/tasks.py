@@ -10,18 +10,22 @@ from typing import Any
 from segue.core.actor import SEGUE
 from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, KeyUsed, TaskError, TaskPinned, UnknownTask
-from segue.core.events import Event, NotesMoved, NotesTaken, StateChanged, Steered
+from segue.core.events import Event, NotesMoved, NotesTaken, QuestionAnswered, StateChanged, Steered
+from segue.core.models import Usage, add_usages
 from segue.core.notifications import Receivers, body_of, new_id
 from segue.core.records import (
+    FIXED,
+    OF_A_WAIT,
     Json,
     KnownRequest,
     NewTask,
     RequestKey,
     StatusTally,
     Task,
-    columns_of,
     damaged,
+    empty_values,
     from_row,
+    names_of,
     read,
     record_of,
     to_row,
@@ -38,7 +42,7 @@ from .events import exchange_events, insert_event, share_result
 from .files import Uploads, take_along
 from .leases import check_fence, release_lease
 from .outbox import add_notification, drop_reminders, mark_due
-from .ports import ALL, Connection, Database, Row, sql_list
+from .ports import ALL, Connection, Database, Row, insert_into, set_columns, sql_list
 from .search import index_task
 
 # Clients' idempotency keys, each with what its request began or continued.
@@ -85,9 +89,6 @@ def add_key(
     """Store the key of a request with what the request does, in the same transaction; without a key nothing.
 
     The task continues after its event `seq`, by default its newest.
-
-    Raises:
-        KeyUsed: another request was stored with it.
     """
     if key is None:
         return
@@ -124,11 +125,7 @@ class RequestKeys:
         return None if rows[0]["seq"] is None else int(rows[0]["seq"])
 
     async def add(self, key: RequestKey, thread_id: str, task_id: str, seq: int) -> None:
-        """Store that a request was answered with what a task did after its event `seq`.
-
-        Raises:
-            KeyUsed: another request was stored with the key.
-        """
+        """Store that a request was answered with what a task did after its event `seq`."""
         await self._database.write(lambda connection: add_key(connection, key, thread_id, task_id, seq))
 
     async def unstored(self, before: float, open_before: float, thread_id: str = "") -> list[str]:
@@ -146,11 +143,7 @@ class RequestKeys:
 
     async def _all(self, statement: str, values: Mapping[str, Any]) -> list[KnownRequest]:
         rows = await self._database.read(lambda connection: connection.fetched(statement, values))
-        return [_known(row) for row in rows]
-
-
-def _known(row: Row) -> KnownRequest:
-    return from_row(KnownRequest, {**dict(row), "is_stored": row["is_stored"] != 0})
+        return [from_row(KnownRequest, {**dict(row), "is_stored": row["is_stored"] != 0}) for row in rows]
 
 
 # The tasks that wait for workers, counted for quotas.
@@ -160,17 +153,13 @@ LOCK = "segue.queue"
 
 _WAIT = """
     SELECT count(*) AS of_tenant, coalesce(sum(CASE WHEN user_id = :user_id THEN 1 ELSE 0 END), 0) AS of_user
-    FROM tasks WHERE status = 'pending' AND copy_of IS NULL AND CASE WHEN :prefix = ''
+    FROM tasks WHERE status = 'pending' AND copy_of IS NULL AND called_by IS NULL AND CASE WHEN :prefix = ''
         THEN thread_id NOT LIKE '%:%' ELSE substr(thread_id, 1, length(:prefix)) = :prefix END
 """
 
 
 def check_queue(connection: Connection, new: NewTask, quotas: Quotas) -> None:
-    """Refuse a task where as many of its user or its tenant have not begun as may wait.
-
-    Raises:
-        OverQuota.
-    """
+    """Refuse a task where as many of its user or its tenant have not begun as may wait."""
     connection.lock(LOCK)
     owner = Owner.of(new.session_id, new.user_id)
     prefix = f"{owner.tenant}:" if owner.tenant else ""
@@ -191,22 +180,9 @@ _Usages = list[TaskUsage]
 SHORTEST = 6
 """Characters that an id may be shortened to."""
 
-_BEGINNING = [*columns_of(NewTask)]
-_INSERT = f"""
-    INSERT INTO tasks ({", ".join(_BEGINNING)}, status, created_at, updated_at)
-    VALUES ({", ".join(f":{name}" for name in _BEGINNING)}, 'pending', :now, :now)
-    RETURNING *
-"""
+_INSERT = insert_into("tasks", (*names_of(NewTask), "status", "created_at", "updated_at")) + " RETURNING *"
 _GET = "SELECT * FROM tasks WHERE task_id = ?"
-_UPDATE = """
-    UPDATE tasks
-    SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
-        answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
-        on_upgrade = :on_upgrade, offered_version = :offered_version, due = :due, awaited = :awaited,
-        asked_by = :asked_by, decisions = :decisions, updated_at = :now
-    WHERE task_id = :task_id
-    RETURNING *
-"""
+_UPDATE = f"UPDATE tasks SET {set_columns(names_of(Task, without=FIXED))} WHERE task_id = :task_id RETURNING *"
 _ADDITIONS = f"""
     SELECT seq, event FROM events WHERE task_id = ?
         AND (event LIKE '%"type":"{Steered.type}"%' OR event LIKE '%"type":"{NotesTaken.type}"%') ORDER BY seq
@@ -227,19 +203,33 @@ _BEGUN = """
 """
 _CONVERSATION = "SELECT * FROM tasks WHERE bot_session = ? ORDER BY position DESC LIMIT 1"
 _BOT = "SELECT bot_session FROM tasks WHERE thread_id = ? AND bot_session IS NOT NULL LIMIT 1"
+_CALLED = "SELECT * FROM tasks WHERE called_by = ? ORDER BY position"
+# Of an event that a node here told of; one that came with a document has no source.
+_ANSWERS = """
+    SELECT event FROM events WHERE {} = ? AND source IS NOT NULL AND event LIKE '%"question_answered"%'
+    ORDER BY task_id, seq
+"""
+_CALLER = """
+    SELECT caller.* FROM tasks JOIN tasks AS caller ON caller.task_id = tasks.called_by
+    WHERE tasks.thread_id = ? ORDER BY tasks.position DESC LIMIT 1
+"""
+_BELOW = """
+    SELECT DISTINCT thread_id FROM tasks
+    WHERE called_by IN (SELECT task_id FROM tasks AS callers WHERE callers.thread_id = ?)
+"""
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
 _REQUESTED = "SELECT task_id, requested FROM tasks WHERE requested IS NOT NULL AND task_id IN ({})"
 # Without a live owner a task is interrupted, or paused until somebody resumes it.
-_UNFINISHED = """
+_UNFINISHED = f"""
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
-    WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
+    WHERE coalesce(status, '') NOT IN ({sql_list({*TaskStatus} - ACTIVE - {TaskStatus.PAUSED})}) ORDER BY position
 """
 _UNENDED = """
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
-    WHERE copy_of IS NULL AND status IN ({statuses}) AND NOT EXISTS (
+    WHERE copy_of IS NULL AND called_by IS NULL AND status IN ({statuses}) AND NOT EXISTS (
         SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id AND talk.status IN ({statuses})
     ) ORDER BY position
 """
@@ -263,22 +253,16 @@ _LIST = """
         AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
 """
-# The tasks of a conversation's bot are left out, unless they are asked for: the conversation counts what they used.
+# The tasks of a conversation's bot are left out, and those of agents that are tools, unless they are asked for: the
+# conversation and the tasks that call them count what they used.
 _USAGES = f"""
     SELECT agent_id, user_id, model, created_at, result {_OF}
         AND copy_of IS NULL AND created_at >= :begun
-        AND (CAST(:thread_id AS TEXT) IS NOT NULL
-            OR NOT EXISTS (SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id))
+        AND (CAST(:thread_id AS TEXT) IS NOT NULL OR (called_by IS NULL
+            AND NOT EXISTS (SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id)))
     ORDER BY position
 """
 
-
-EMPTY: Json = {
-    **dict.fromkeys(columns_of(Task)),
-    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
-    **{"notes": [], "attachments": [], "client_tools": [], "reply_options": {}, "created_at": 0.0, "updated_at": 0.0},
-}
-"""What is shown where nothing can be read."""
 NOBODY = Receivers()
 
 
@@ -287,7 +271,7 @@ def shown(row: Row) -> Task:
     values, faults = read(Task, row)
     if faults:
         sentence = str(damaged(Task, values, faults))
-        values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
+        values = {**empty_values(Task), **values, "status": TaskStatus.ERROR, "error": sentence}
     return record_of(Task, values)
 
 
@@ -297,11 +281,17 @@ def conversation_of(connection: Connection, thread_id: str) -> Task | None:
     return shown(rows[0]) if rows else None
 
 
+def caller_of(connection: Connection, thread_id: str) -> Task | None:
+    """The outermost task that called the agent of this thread as a tool, as lists show it, or None."""
+    rows = connection.fetched(_CALLER, (thread_id,))
+    return caller_of(connection, rows[0]["thread_id"]) or shown(rows[0]) if rows else None
+
+
 class Tasks:
     """The tasks of a database.
 
     Work on a task whose row is damaged raises DamagedRow. Lists show the columns that can be read, with the status
-    `error` and a message. What becomes of a task is stored for `receivers` with it.
+    `error` and a message. What becomes of a task is stored for `receivers` with it. Whatever raises has stored nothing.
     """
 
     def __init__(
@@ -327,14 +317,8 @@ class Tasks:
 
         With `run` it is a schedule's, which goes on to the next one; with `branch` it begins a branch. It takes
         the `uploads` along.
-
-        Raises:
-            StaleOwner: `fence` is given and another owner took the thread.
-            KeyUsed: the key began another task; nothing was stored.
-            RunTaken: the run has a task already; nothing was stored.
-            OverQuota: as many tasks wait as `quotas` allow; nothing was stored.
         """
-        values = {**to_row(NewTask, vars(new)), "now": self._clock()}
+        now = self._clock()
         act = branched(branch) if branch else None
 
         def insert(connection: Connection) -> Row:
@@ -343,7 +327,7 @@ class Tasks:
             add_key(connection, key, new.session_id, new.task_id)
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
-            row = _insert(connection, values)
+            row = _insert(connection, vars(new), now)
             if uploads:
                 take_along(connection, uploads)
             if release:
@@ -358,20 +342,11 @@ class Tasks:
         return from_row(Task, await self._database.write(insert, brief=True))
 
     async def get(self, task_id: str) -> Task:
-        """Return one task.
-
-        Raises:
-            UnknownTask: there is none.
-            DamagedRow: it cannot be read.
-        """
+        """Return one task."""
         return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id), brief=True))
 
     async def show(self, task_id: str) -> Task:
-        """Return one task as lists show it.
-
-        Raises:
-            UnknownTask: there is none.
-        """
+        """Return one task as lists show it."""
         return shown(await self._database.read(lambda connection: _find(connection, task_id), brief=True))
 
     async def move(
@@ -386,21 +361,16 @@ class Tasks:
         act: Act | None = None,
         taken: int | None = None,
         next_id: str = "",
+        used: Usage | None = None,
         **changes: Any,
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
-        The event of a new status comes first, then `events`. `changes` are columns of `_UPDATE`; what is not named
-        stays, but an error and a wait go with the next status. `release` ends the lease of `fence` with it, `taken` is
-        the position of the event that it takes. The audit log has `act`, or that it stopped or went on by itself. With
-        `next_id` the graph has ended: what was added to the task since its agent looked last becomes a pending task of
-        that id, and an event says so.
-
-        Raises:
-            UnknownTask, IllegalTransition: there is none, or it cannot go there from where it is.
-            StaleOwner: `fence` is given and another owner took its thread.
-            TaskPinned: it keeps the version of its agent.
-            KeyUsed: another request was stored with the key; nothing was stored.
+        The event of a new status comes first, then `events`. `changes` are fields that are not FIXED; what is not
+        named stays, but an error and a wait go with the next status. `release` ends the lease of `fence` with it,
+        `taken` is the position of the event that it takes. The audit log has `act`, or that it stopped or went on by
+        itself. With `next_id` the graph has ended: what was added to the task since its agent looked last becomes a
+        pending task of that id, and an event says so. What was `used` is added to the usage of the stored result.
         """
         announced = tuple(events)
 
@@ -411,13 +381,16 @@ class Tasks:
             add_key(connection, key, old.session_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
-            kept = {} if status is None else dict.fromkeys(("error", "due", "awaited", "decisions"))
+            kept = {} if status is None else {"error": None, **empty_values(Task, OF_A_WAIT)}
             early = exchange_events(connection, task_id, changes.get("awaited"), taken, self._clock())
             late = _begin_next(connection, old, next_id, self._clock()) if next_id and old.notes else None
             notes = old.notes[: late.count] if late else old.notes
             changed = {**vars(old), **kept, **changes, **early, "notes": notes, "status": str(new)}
+            if used:
+                result = changed["result"] or {}
+                changed["result"] = {**result, "usage": add_usages([result.get("usage") or {}, used])}
             row = self._store(connection, before, changed)
-            if "result" in changes:
+            if used or "result" in changes:
                 share_result(connection, task_id, row["result"])
             if status is not None and new not in ACTIVE:
                 mark_due(connection, task_id, row["updated_at"])
@@ -435,13 +408,18 @@ class Tasks:
     def _record_change(
         self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]
     ) -> Task:
-        """Write a task's change to the audit log and to its receivers. A bot's is sent with its conversation's."""
+        """Write a task's change to the audit log and to its receivers. A bot's is sent with its conversation's.
+
+        So is that of an agent which is a tool with its caller's.
+        """
         record_moved(connection, act, old, task)
         if old.status == TaskStatus.WAITING != task.status:
             drop_reminders(connection, task.task_id)
         told = self._receivers.told(old, task, events)
         later = [*((*each, 0.0) for each in told), *self._receivers.told_later(task, events)]
         conversation = conversation_of(connection, task.session_id) if later else None
+        if task.called_by:
+            return task
         if conversation is None or conversation.status not in OPEN:
             for receiver, kind, after in later:
                 add_notification(connection, task, receiver, body_of(new_id(), kind, task, events), after)
@@ -451,11 +429,6 @@ class Tasks:
         """Add a text that steers a task which has not ended, and store its idempotency key with the task.
 
         It is on the disk when this returns.
-
-        Raises:
-            UnknownTask: there is none.
-            TaskError: it has ended.
-            KeyUsed: another request was stored with the key; nothing was stored.
         """
 
         act = Act("steered")
@@ -489,17 +462,12 @@ class Tasks:
 
     def _store(self, connection: Connection, before: Row, changed: Json) -> Row:
         """Store the columns of a task; what it says now can be found."""
-        row: Row = connection.execute(_UPDATE, {**to_row(Task, changed), "now": self._clock()}).fetchone()
+        row: Row = connection.execute(_UPDATE, to_row(Task, {**changed, "updated_at": self._clock()})).fetchone()
         index_task(connection, row, before)
         return row
 
     async def find(self, text: str) -> str:
-        """Return the id of the task that `text` is, or the beginning of, from six characters on.
-
-        Raises:
-            UnknownTask: there is none.
-            AmbiguousTask: there are several, or `text` is too short to tell.
-        """
+        """Return the id of the task that `text` is, or the beginning of, from six characters on."""
         rows = await self._database.read(lambda connection: connection.fetched(_STARTING_WITH, {"text": text}))
         found = [str(row["task_id"]) for row in rows]
         if text in found:
@@ -554,11 +522,7 @@ class Tasks:
         return [from_row(StatusTally, row) for row in found if not read(StatusTally, row)[1]]
 
     async def latest_of(self, thread_id: str) -> Task | None:
-        """Return the thread's newest task, or None.
-
-        Raises:
-            DamagedRow: it cannot be read.
-        """
+        """Return the thread's newest task, or None."""
         rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)), brief=True)
         return from_row(Task, rows[0]) if rows else None
 
@@ -570,6 +534,24 @@ class Tasks:
         """Return the thread of the bot of a conversation; empty where the thread is none with an agent."""
         rows = await self._database.read(lambda connection: connection.fetched(_BOT, (thread_id,)))
         return str(rows[0]["bot_session"]) if rows else ""
+
+    async def called_by(self, task_id: str) -> _Tasks:
+        """Return the tasks of the agents that a task called as tools, oldest first, as lists show them."""
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_CALLED, (task_id,)))]
+
+    async def answers(self, *, thread_id: str = "", task_id: str = "") -> Mapping[str, Sequence[str]]:
+        """Return what persons answered here to the questions of a thread's tasks, or of one task, by task."""
+        statement = _ANSWERS.format("thread_id" if thread_id else "task_id")
+        rows = await self._database.read(lambda connection: connection.fetched(statement, (thread_id or task_id,)))
+        found: dict[str, list[str]] = {}
+        for event in (json.loads(row["event"]) for row in rows):
+            if event["type"] == QuestionAnswered.type:
+                found.setdefault(event["task_id"], []).append(event["data"]["answer"])
+        return found
+
+    async def below(self, thread_id: str) -> Sequence[str]:
+        """Return the threads of the agents that a thread's tasks called as tools."""
+        return [row["thread_id"] for row in await self._database.read(lambda db: db.fetched(_BELOW, (thread_id,)))]
 
     async def list(
         self,
@@ -589,7 +571,7 @@ class Tasks:
         earlier.
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since, "until": until}
-        values |= {"limit": _most(limit), "before": before, "any_time": until == math.inf}
+        values |= {"limit": (ALL if limit < 0 else limit), "before": before, "any_time": until == math.inf}
         statement = _LIST.format(of=_where_clause(statuses))
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
 
@@ -652,9 +634,10 @@ def _check_change(connection: Connection, old: Task, fence: int | None, changes:
         raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
 
 
-def _insert(connection: Connection, values: Json) -> Row:
-    """Store a pending task, and let it be found."""
-    connection.notify(values["task_id"], values["thread_id"])
+def _insert(connection: Connection, new: Mapping[str, Any], now: float) -> Row:
+    """Store a pending task with the fields of a NewTask, and let it be found."""
+    connection.notify(new["task_id"], new["session_id"])
+    values = {**to_row(NewTask, new), "status": TaskStatus.PENDING.value, "created_at": now, "updated_at": now}
     row: Row = connection.execute(_INSERT, values).fetchone()
     index_task(connection, row)
     return row
@@ -671,8 +654,9 @@ def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -
     if not late:
         return None
     new = {field.name: getattr(ended, field.name) for field in fields(NewTask)}
-    new |= {"task_id": next_id, "message": "\n\n".join(late), "attachments": [], "bot_session": None}
-    _insert(connection, {**to_row(NewTask, new), "now": now})
+    new |= {"task_id": next_id, "message": "\n\n".join(late), "attachments": []}
+    new |= {"bot_session": None, "called_by": None}
+    _insert(connection, new, now)
     added = [seq for seq, event in events if event["type"] == Steered.type]
     for seq in added[known:]:
         if seq > 1:  # before the first event stands what began the task
@@ -685,10 +669,6 @@ def _where_clause(statuses: Collection[TaskStatus] | None) -> str:
     if statuses is None:
         return _OF
     return _OF + _WITH_STATUS.format(sql_list(statuses))
-
-
-def _most(limit: int) -> int:
-    return ALL if limit < 0 else limit
 
 
 def _find(connection: Connection, task_id: str, lock: str = "") -> Row:

@@ -101,8 +101,8 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
 
 def is_problem(message: ConsoleMessage) -> bool:
-    """Whether the page complains; that a service is away or stopping, or asks for a key, is no fault of the page."""
-    return message.type in ("error", "warning") and not re.search(r"net::ERR_|status of (401|503)", message.text)
+    """Whether the page complains; that a service is away, asks for a key or refuses an answer is not its fault."""
+    return message.type in ("error", "warning") and not re.search(r"net::ERR_|status of (401|422|503)", message.text)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes import answer, call_tool, choose
-from tests.loopback import Gate, Item, Json, LoopbackServer, Text
+from tests.loopback import Gate, Item, Json, LoopbackServer, Text, ToolCalls
 from tests.loopback_wire import Wire
 
 from .serving import Service
@@ -29,6 +29,15 @@ base_url = "{base_url}"
 api_key = "unused"
 mode = "react"
 tools = ["shop_tools:refund", "shop_tools:send_letter", "shop_tools:lookup"]
+
+[[agent]]
+agent_id = "desk"
+model = "openai:scripted"
+base_url = "{base_url}"
+api_key = "unused"
+mode = "react"
+protocol = "native"
+tools = ["shop_tools:lookup"]
 """
 TOOLS = '''
 import segue
@@ -55,6 +64,7 @@ QUESTION = "Which colour?"
 LONG = "".join(f"第{n}天：从北京出发，𠮷野家旁的茶馆🍵很好。\n" for n in range(200)).strip()
 TEN_THOUSAND = "".join(f"{n}. 上午参观**博物馆**，下午走一走。\n" for n in range(1, 501))
 FIRST, REST = "这是开头，", "这是后来的。"
+PREAMBLE = "I look *the order* up first."
 CALLS = 300
 """Calls of a model that one service can make."""
 
@@ -67,6 +77,9 @@ class Model:
 
     def reply(self, request: Json) -> Item:
         said = "\n".join(str(message["content"]) for message in request["messages"])
+        if request.get("tools"):
+            calls = ToolCalls([("c1", "lookup", '{"order_id": 17}')], PREAMBLE)
+            return Gate(FIRST, REST, self.go) if request["messages"][-1]["role"] == "tool" else calls
         if "## Branches" in said:
             knows = '"success": "blue"' in said
             if knows:

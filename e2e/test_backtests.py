@@ -1,8 +1,8 @@
-"""The panel of backtests: run one, read what would go differently, stop one."""
+"""The page of backtests: run one, read what would go differently, stop one."""
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -48,7 +48,6 @@ MESSAGES = {
     "where": "Where is order 20?",
     "colours": "Which colours are there?",
 }
-Open = Callable[..., Page]
 
 
 @dataclass
@@ -92,19 +91,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             model.go.set()
 
 
-@pytest.fixture
-def panel(shop: Service, visit: Visit) -> Open:
-    def opened(
-        session: str = "colours", *, labels: tuple[str, str] = ("Open the inspector", "Backtests"), **options: object
-    ) -> Page:
-        page = visit(shop, f"#/s/{session}", **options)
-        page.get_by_role("button", name=labels[0]).click()
-        page.get_by_role("tab", name=labels[1]).click()
-        return page
-
-    return opened
-
-
 def start(page: Page, name: str, prompt: str) -> None:
     page.get_by_role("button", name="Run a backtest").click()
     form = page.get_by_role("form", name="Run a backtest")
@@ -113,8 +99,8 @@ def start(page: Page, name: str, prompt: str) -> None:
     form.get_by_role("button", name="Run", exact=True).click()
 
 
-def test_a_changed_prompt_shows_what_would_go_differently(panel: Open, shop: Service) -> None:
-    page = panel()
+def test_a_changed_prompt_shows_what_would_go_differently(shop: Service, visit: Visit) -> None:
+    page = visit(shop, "#/backtests")
     start(page, "careless", "Be careless.")
     expect(page.locator(".verdict")).to_have_text(
         "Out of 5 recorded tasks, 2 would have different effects, 1 would look up or ask something different, "
@@ -132,24 +118,24 @@ def test_a_changed_prompt_shows_what_would_go_differently(panel: Open, shop: Ser
     expect(page).to_have_url(re.compile("#/[st]/"))
 
 
-def test_a_backtest_is_stopped(panel: Open, shop: Service) -> None:
-    page, name = panel(), f"slow-{uuid4().hex[:6]}"
+def test_a_backtest_is_stopped(shop: Service, visit: Visit) -> None:
+    page, name = visit(shop, "#/backtests"), f"slow-{uuid4().hex[:6]}"
     start(page, name, "Be slow.")
     expect(page.get_by_role("progressbar")).to_be_visible()
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.get_by_text("Stopped after 0 of 5 tasks. There is no report.")).to_be_visible()
-    page.get_by_role("button", name="All backtests").click()
+    page.get_by_role("link", name="All backtests").click()
     expect(page.locator(".batches li", has_text=name)).to_contain_text("Stopped after 0 of 5 tasks.")
 
 
-def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(panel: Open, shop: Service) -> None:
-    page = panel()
+def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(shop: Service, visit: Visit) -> None:
+    page = visit(shop, "#/backtests")
     if not shop.api.get("/api/backtests/careless").is_success:
         start(page, "careless", "Be careless.")
         expect(page.locator(".verdict")).to_be_visible()
     size = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "locale": "zh-CN"}
-    page = panel(labels=("打开检查器", "回测"), **size)
-    page.get_by_role("button", name="careless").focus()
+    page = visit(shop, "#/backtests", **size)
+    page.get_by_role("link", name="careless").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".verdict")).to_contain_text("2 个会造成不同的改动")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -157,5 +143,4 @@ def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(panel: Open, shop: S
     assert max(edges) <= 390
     check(page, "backtest-phone")
     page.get_by_role("link", name=MESSAGES["refund"]).click()
-    expect(page.locator(".inspector")).to_have_count(0)
     expect(page.get_by_role("heading", name=MESSAGES["refund"]).first).to_be_visible()

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +13,7 @@ from markdown_it import MarkdownIt
 from playwright.sync_api import Locator, Page, Route, expect
 
 from .conftest import Visit
-from .models import FIRST, QUESTION, REST, Model, scripted
+from .models import FIRST, PREAMBLE, QUESTION, REST, Model, scripted
 from .serving import SCREENSHOTS, Json, Service, wait_until
 
 TRIP = "帮我规划一个北京3日游，包括景点和美食"
@@ -77,7 +78,7 @@ def test_a_trip_is_planned_paused_survives_a_restart_and_is_resumed(watchable: S
     expect(page.locator(".markdown h3").first).to_contain_text("查询景点")
     expect(page.get_by_text("5 of 5 steps")).to_be_visible()
     page.get_by_text("query_attractions", exact=True).click()
-    expect(page.get_by_text('"故宫"').first).to_be_visible()
+    expect(page.locator(".call .readable", has_text="故宫").first).to_be_visible()
     assert watchable.task(task_of(page, watchable))["status"] == "done"
 
 
@@ -101,6 +102,26 @@ def test_a_message_on_its_way_is_shown_and_leaves_another_session_alone(offline:
     expect(page.get_by_role("navigation").get_by_role("link", name="echo second").first).to_be_visible()
     expect(page.locator(".said p")).to_have_text("echo first")
     assert page.url == first
+
+
+def test_a_new_chat_begun_before_the_first_answer_stays_the_new_chat(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    held: list[Route] = []
+    page.route("**/api/chat", lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request("**/api/chat"):
+        say(page, "echo slow start")
+    expect(page.locator(".said")).to_have_text("echo slow start")
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_text("What can I do for you?")).to_be_visible()
+    say(page, "echo another")
+    expect(page.locator(".said p")).to_have_text("echo another")
+    expect(page.locator(".answer")).to_be_visible()
+    another = page.url
+    with page.expect_response("**/api/chat"):
+        held[0].continue_()
+    expect(page.get_by_role("navigation").get_by_role("link", name="echo slow start").first).to_be_visible()
+    expect(page.locator(".said p")).to_have_text("echo another")
+    assert page.url == another
 
 
 _FLICKER = """box => new Promise((done) => {
@@ -135,6 +156,26 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
 TABLE = "\n".join(
     [f"| Region | {' | '.join(MONTHS)} |", f"|--|{'--:|' * 10}", f"| North | {' | '.join(['123,456,789'] * 10)} |"]
 )
+
+
+SIGHTS = """| 景点 | 说明 | 门票 | 开放时间 |
+|--|--|--:|--|
+| 故宫博物院 | 明清两代的皇家宫殿，旧称紫禁城，建议预约上午的门票并预留半天时间参观 | €12.50 | 08:30–17:00 |
+| 颐和园 | A palace beside a lake, with a long painted corridor and boats in summer | €4 | 06:00–20:00 |"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_cells_of_a_table_have_room_for_their_words(service: Service, visit: Visit, width: int) -> None:
+    page = visit(service, viewport={"width": width, "height": 844})
+    say(page, SIGHTS)
+    table = page.locator(".markdown table")
+    expect(table).to_be_visible()
+    sizes = table.locator("td").evaluate_all("cells => cells.map(each => [each.offsetWidth, each.offsetHeight])")
+    assert min(wide for wide, _ in sizes) >= 60
+    assert all(wide >= 180 for wide, _ in (sizes[1], sizes[5]))
+    assert sizes[0][1] < 160, "no column is as narrow as a character"
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth") is (width == 390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_wide_table_scrolls_and_code_is_copied(service: Service, visit: Visit) -> None:
@@ -191,6 +232,29 @@ def test_what_is_thought_and_done_is_folded_under_an_answer(offline: Service, vi
     page.reload()
     page.locator(".thoughts").get_by_text("Thoughts").click()
     expect(page.locator(".thoughts .text")).to_contain_text("Calling Calculator")
+
+
+def test_a_text_before_calls_is_no_part_of_the_answer(service: Service, model: Model, visit: Visit) -> None:
+    """Nor in another tab, after a reload, in the history, and in a shared conversation."""
+    page = visit(service)
+    say(page, "where is order 17?", agent="desk")
+    expect(page.locator(".answer")).to_have_text(FIRST)
+    second = visit(service, page.url.removeprefix(f"{service.url}/"))
+    for joined in (page, second):
+        expect(joined.locator(".answer")).to_have_text(FIRST)
+        expect(joined.locator(".thoughts .text")).to_have_text(PREAMBLE)
+    page.reload()
+    expect(page.locator(".answer")).to_have_text(FIRST)
+    model.go.set()
+    for joined in (page, second):
+        expect(joined.get_by_role("button", name="Copy the answer")).to_be_visible()
+        expect(joined.locator(".answer")).to_have_text(FIRST + REST)
+    page.reload()
+    expect(page.locator(".thoughts .text")).to_have_text(PREAMBLE)
+    expect(page.locator(".answer")).to_have_text(FIRST + REST)
+    assert service.answer(task_of(page, service)) == f"{PREAMBLE}\n\n{FIRST}{REST}"
+    made = service.api.post(f"/api/sessions/{page.url.split('#/s/')[1]}/share", json={"hours": 1}).json()
+    expect(visit(service, made["path"].removeprefix("/")).locator(".answer")).to_have_text(FIRST + REST)
 
 
 def test_a_reload_and_a_second_tab_join_a_running_task(service: Service, model: Model, visit: Visit) -> None:
@@ -272,6 +336,7 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     decided = page.locator(".answered li")
     expect(decided).to_have_count(2)
     expect(decided.first).to_contain_text("Approved with changes refund order_id: 17, amount: 5")
+    expect(decided.first).not_to_contain_text("http")
     expect(decided.last).to_contain_text("Allow in this session")
 
     page = visit(service)
@@ -659,6 +724,78 @@ def test_an_answer_is_rated_and_a_mode_preferred(offline: Service, visit: Visit)
     expect(page.get_by_text("ReAct is now your default mode.")).to_be_visible()
     assert offline.api.get("/api/users/default/preferences").json()["default_mode"] == "react"
     offline.api.put("/api/users/default/preferences", json={"default_mode": ""})
+
+
+_BRIEF = "async value => (await import('/page/components/readable.js')).brief(value)"
+_DRAWN = """async value => {
+  const { html, render } = await import('/page/vendor/htm-preact.js');
+  const { ArgumentList } = await import('/page/components/argument-list.js');
+  const list = document.createElement("div");
+  render(html`<${ArgumentList} values=${{ value }} />`, list);
+  return list.innerHTML;
+}"""
+_PAID = {"items": [{"sku": "a", "price": 12.5, "currency": "EUR"}, {"sku": "b", "paid": True}], "tags": ["x", "y"]}
+
+
+@pytest.mark.parametrize(("locale", "yes"), [("en-US", "Yes"), ("zh-CN", "是")])
+def test_values_are_written_as_people_write_them(offline: Service, visit: Visit, locale: str, yes: str) -> None:
+    page = visit(offline, locale=locale)
+    expect(page.locator(".examples button").first).to_be_visible()
+    written = f"items: [{{sku: a, price: €12.50 (12.5), currency: EUR}}; {{sku: b, paid: {yes}}}], tags: [x, y]"
+    assert page.evaluate(_BRIEF, _PAID) == written
+
+
+_ALIKE = [
+    *(17, "17", 17.5, "17.5", None, "null", True, "Yes", "true", "", " ", [], "[]", {}, "{}"),
+    *(["a", "b"], "a, b", ["a, b"], ["[a, b]"], [["a", "b"]], [["a"], ["b"]]),
+    *({"a": "b", "c": "d"}, {"a": "b, c: d"}, {"a": {"b": "c"}}, {"a": "b: c"}, {"a, b": "c"}),
+    *({"price": 12.5, "currency": "EUR"}, {"price": "€12.50 (12.5)", "currency": "EUR"}, {"price": 12.5}),
+]
+
+
+def test_no_two_arguments_of_an_approval_look_alike(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    expect(page.locator(".examples button").first).to_be_visible()
+    shown = [page.evaluate(_BRIEF, {"value": value}) for value in _ALIKE]
+    assert len({*shown}) == len(_ALIKE), sorted(shown)
+    drawn = [page.evaluate(_DRAWN, value) for value in _ALIKE]
+    assert len({*drawn}) == len(_ALIKE), sorted(drawn)
+
+
+def test_a_file_stays_with_the_conversation_that_it_was_chosen_in(offline: Service, visit: Visit) -> None:
+    """Its upload ends when another conversation is shown."""
+    for session in ("one", "other"):
+        offline.api.post("/api/chat", json={"session_id": session, "message": "hello", "origin": "page"})
+    page = visit(offline, "#/s/one")
+    expect(page.locator(".turn-actions")).to_be_visible()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/api/attachments?*", hold)
+    page.locator("input[type=file]").set_input_files({"name": "n.txt", "mimeType": "", "buffer": b"seventeen"})
+    page.goto(f"{offline.url}/#/s/other")
+    expect(page.locator(".session a[aria-current]")).to_have_attribute("href", "#/s/other")
+    expect(page.locator(".turn-actions")).to_be_visible()
+    with page.expect_response("**/api/attachments?*"):
+        held[0].continue_()
+    expect(page.locator(".composer .attachments")).to_have_count(0)
+    page.goto(f"{offline.url}/#/s/one")
+    expect(page.get_by_role("button", name="Remove n.txt")).to_be_visible()
+    page.goto(f"{offline.url}/#/s/other")
+    expect(page.get_by_role("button", name="Remove n.txt")).to_have_count(0)
+
+
+def test_an_image_that_the_model_does_not_accept_is_refused_when_it_is_attached(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    expect(page.get_by_role("button", name="Agent: ")).to_be_enabled()
+    page.locator("textarea").fill("what is this?")
+    picture = {"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}
+    page.locator("input[type=file]").set_input_files(picture)
+    expect(page.locator(".toast")).to_contain_text("does not accept images: leave out dot.gif")
+    expect(page.locator(".composer .attachments")).to_have_count(0)
+    expect(page.locator("textarea")).to_have_value("what is this?")
 
 
 def test_a_file_is_uploaded_and_a_chart_drawn(offline: Service, visit: Visit, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The inspector's panels, and the page of the HTTP API."""
+"""The inspector's panels, the pages of the workspace, and the page of the HTTP API."""
 
 import re
 import subprocess
@@ -84,7 +84,7 @@ def test_the_trace_shows_calls_with_their_time_and_result(show: Show) -> None:
     call = page.locator(".trace .span", has_text="query_attractions")
     expect(call.locator(".took")).to_have_text(re.compile(r"\d+ ms"))
     call.locator("summary").click()
-    expect(call.locator("pre", has_text="Forbidden City")).to_be_visible()
+    expect(call.locator(".value", has_text="Forbidden City")).to_be_visible()
 
 
 def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None:
@@ -112,7 +112,7 @@ def test_two_snapshots_are_compared(show: Show) -> None:
     page.locator(".snapshot", has_text="Answered").get_by_role("button", name="Compare with this").click()
     result = page.locator(".only[data-side=b]", has_text="generate_route").first
     result.locator("summary").click()
-    expect(result.locator("pre")).to_contain_text("success")
+    expect(result.locator(".value")).to_contain_text("success")
 
 
 def test_a_lifecycle_run_has_its_phases_and_subtasks(show: Show) -> None:
@@ -123,7 +123,7 @@ def test_a_lifecycle_run_has_its_phases_and_subtasks(show: Show) -> None:
     expect(rows.last.locator("td").nth(3)).to_have_text("1, 2, 3")
     expect(rows.last.locator("td").nth(4)).to_have_text("Done")
     rows.nth(1).locator("summary").click()
-    expect(rows.nth(1).locator("pre")).to_contain_text("2495")
+    expect(rows.nth(1).locator(".value")).to_contain_text("2495")
     expect(page.get_by_role("tab", name="Rounds")).to_have_count(0)
 
 
@@ -132,8 +132,9 @@ def test_rounds_of_a_controller_and_what_they_noted(show: Show) -> None:
     for place, name in enumerate(["query_attractions", "calculate_budget"]):
         expect(page.locator(".round code").nth(place)).to_have_text(name)
     page.locator(".round summary").first.click()
-    expect(page.locator(".round pre", has_text="故宫").first).to_be_visible()
-    page.get_by_role("tab", name="Memory").click()
+    expect(page.locator(".round .value", has_text="故宫").first).to_be_visible()
+    page.get_by_role("link", name="Workspace").click()
+    page.get_by_role("link", name="Memory").click()
     file = page.locator(".memory-file")
     file.get_by_role("button", name="flow/controller.logs.md", exact=True).click()
     expect(file.locator(".entries > li")).to_have_count(3)
@@ -146,21 +147,24 @@ def test_rounds_of_a_controller_and_what_they_noted(show: Show) -> None:
 
 
 def test_ratings_are_counted_by_mode(show: Show) -> None:
-    page = show("Ratings", "run")
+    page = show("Details", "run")
+    good, four = page.get_by_role("button", name="Good answer"), page.get_by_role("button", name="4 of 5")
+    good.click()
+    expect(page.get_by_role("button", name="5 of 5")).to_have_attribute("aria-pressed", "true")
+    four.click()
+    expect(four).to_have_attribute("aria-pressed", "true")
+    expect(good).to_have_attribute("aria-pressed", "true")
+    page.goto(page.url.replace("#/s/run", "#/ratings"))
     row = page.locator("tbody tr", has_text="Lifecycle")
-    expect(row.locator("td").last).to_have_text("–")
-    page.get_by_role("button", name="Good answer").click()
     expect(row.locator("td").nth(2)).to_have_text("1 / 0")
-    page.get_by_role("button", name="4 of 5").click()
     expect(row.locator("td").last).to_have_text("4.0 (1)")
-    expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
 
 
-def test_a_rehearsal_is_run_and_compared(show: Show) -> None:
-    page = show("Rehearsals", "trip")
-    page.get_by_role("button", name="first").click()
+def test_a_rehearsal_is_run_and_compared(worked: Service, visit: Visit) -> None:
+    page = visit(worked, "#/rehearsals")
+    page.get_by_role("link", name="first").click()
     expect(page.get_by_text("No conversation has ended yet.")).to_be_visible()
-    page.get_by_role("button", name="All rehearsals").click()
+    page.get_by_role("link", name="All rehearsals").click()
     expect(page.get_by_text("0 of 2 conversations")).to_be_visible()
     for name in ("one", "two"):
         page.get_by_role("button", name="Run a rehearsal").click()
@@ -171,7 +175,7 @@ def test_a_rehearsal_is_run_and_compared(show: Show) -> None:
         form.get_by_role("button", name="Run", exact=True).click()
         expect(page.get_by_role("heading", name="Success")).to_be_visible()
         expect(page.locator(".progress")).to_have_count(0)
-        page.get_by_role("button", name="All rehearsals").click()
+        page.get_by_role("link", name="All rehearsals").click()
     page.get_by_label("Compare one").check()
     page.get_by_label("Compare two").check()
     page.get_by_role("button", name="Compare", exact=True).click()
@@ -179,6 +183,40 @@ def test_a_rehearsal_is_run_and_compared(show: Show) -> None:
     expect(row.locator("td")).to_have_text(["All", "100%", "100%", "–"])
     page.locator(".outcomes summary").first.click()
     expect(page.locator(".both .transcript")).to_have_count(2)
+
+
+CHART = """flowchart TD
+  A([Start]) --> B[/reference/]
+  B --> C[Thanks]
+  C --> D([End])
+"""
+
+
+def test_a_conversation_about_several_workflows_is_started(worked: Service, visit: Visit) -> None:
+    page = visit(worked, "#/rehearsals")
+    page.get_by_role("button", name="Start a conversation").click()
+    form = page.get_by_role("form", name="Start a conversation")
+    english = [each["name"] for each in worked.api.get("/api/workflows").json()["items"] if each["language"] == "en"]
+    for name in english:
+        form.get_by_label(name, exact=True).check()
+    form.get_by_role("button", name="Start", exact=True).click()
+    expect(page.locator(".transcript li").first).to_be_visible()
+    config = worked.api.get(f"/api/conversations/{page.url.split('#/s/')[1]}").json()["config"]
+    assert {config["workflow"], *config["workflows"]} == {*english}
+    assert config["bot_mode"] == "main_bot"
+
+
+def test_a_flowchart_is_converted_to_a_workflow(worked: Service, visit: Visit) -> None:
+    page = visit(worked, "#/rehearsals")
+    page.get_by_role("button", name="Import a workflow").click()
+    form = page.get_by_role("group", name="Import a workflow")
+    chosen = form.locator("input[type=file]")
+    chosen.set_input_files({"name": "broken.mmd", "mimeType": "text/plain", "buffer": b"flowchart TD\n  A --"})
+    expect(form.get_by_role("alert")).to_be_visible()
+    chosen.set_input_files({"name": "returns.mmd", "mimeType": "text/plain", "buffer": CHART.encode()})
+    expect(form.locator("pre")).to_contain_text("reference")
+    with page.expect_download(lambda each: each.suggested_filename == "returns.workflow.yaml"):
+        form.get_by_role("button", name="Save the file").click()
 
 
 def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
@@ -203,13 +241,79 @@ def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
 def test_the_tabs_are_reached_by_the_keyboard_at_phone_width(show: Show) -> None:
     page = show("Graph", "trip", viewport={"width": 390, "height": 800}, color_scheme="dark")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("tab", name="Usage")).to_be_focused()
+    expect(page.get_by_role("tab", name="Details")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Trace")).to_be_focused()
     expect(page.locator(".trace .span").first).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(".inspector")).to_have_count(0)
+
+
+FETCHED = {
+    "#/usage": "**/api/usage?*",
+    "#/schedules": "**/api/schedules",
+    "#/rehearsals": "**/api/rehearsals",
+    "#/rehearsals/first": "**/api/rehearsals/first",
+    "#/backtests": "**/api/backtests",
+    "#/memory": "**/api/memory",
+    "#/ratings": "**/api/users/default/preferences",
+    "Timeline": "**/timeline?*",
+    "Trace": "**/api/tasks/*?html=true",
+    "Graph": "**/snapshots?*",
+    "Rounds": "**/api/tasks/*?html=true",
+}
+
+
+@pytest.mark.parametrize("panel", FETCHED)
+def test_a_panel_that_cannot_be_loaded_says_so_and_is_tried_again(worked: Service, visit: Visit, panel: str) -> None:
+    problem = {"error": {"type": "DatabaseUnavailable", "message": "The database is busy."}}
+    page = visit(worked, "#/s/flow")
+    expect(page.locator(".turn-actions")).to_be_visible()
+    page.route(FETCHED[panel], lambda route: route.fulfill(status=503, json=problem))
+    if panel.startswith("#"):
+        page.goto(f"{worked.url}/{panel}")
+    else:
+        page.get_by_role("button", name="Open the inspector").click()
+        page.get_by_role("tab", name=panel).click()
+    shown = page.locator(".panel").get_by_role("alert")
+    expect(shown).to_contain_text("The database is busy.")
+    page.unroute(FETCHED[panel])
+    shown.get_by_role("button", name="Try again").click()
+    expect(shown).to_have_count(0)
+    expect(page.locator(".panel [aria-busy]")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "locale"), [(390, "en-US"), (390, "zh-CN"), (1280, "en-US")])
+def test_the_tabs_fit_one_row(worked: Service, visit: Visit, width: int, locale: str) -> None:
+    page = visit(worked, "#/s/flow", viewport={"width": width, "height": 800}, locale=locale)
+    page.locator(".bar button").last.click()
+    tabs = page.get_by_role("tab")
+    expect(tabs).to_have_count(5)
+    assert len({box["y"] for tab in tabs.all() if (box := tab.bounding_box())}) == 1
+    assert page.get_by_role("tablist").evaluate("list => list.scrollWidth <= list.clientWidth")
+
+
+def test_the_workspace_has_addresses(worked: Service, visit: Visit) -> None:
+    page = visit(worked, "#/s/trip")
+    expect(page.locator(".markdown").first).to_be_visible()
+    page.get_by_role("link", name="Workspace").click()
+    for name in ("Schedules", "Rehearsals", "Backtests", "Memory", "Ratings", "Usage"):
+        page.get_by_role("navigation", name="Workspace").get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+        assert page.url.endswith(f"#/{name.lower()}")
+        expect(page).to_have_title(re.compile(f"^{name}"))
+    expect(page.locator(".usage table").first).to_be_visible()
+    page.reload()
+    expect(page.locator(".usage table").first).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Ratings", exact=True)).to_be_visible()
+    page.goto(f"{worked.url}/#/rehearsals/first")
+    expect(page.get_by_text("No conversation has ended yet.")).to_be_visible()
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_text("What can I do for you?")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("No conversation has ended yet.")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [390, 1024])

@@ -1,4 +1,4 @@
-"""The strip above a conversation, and the states that its points lead to."""
+"""The timeline in the inspector: its strip, and the states that its points lead to."""
 
 import re
 from collections.abc import Iterator
@@ -88,6 +88,13 @@ def chat(service: Service, session: str, message: str) -> None:
     assert "error" not in service.api.post("/api/chat", json=body, timeout=120).text.rsplit("data:", 1)[-1]
 
 
+def show(page: Page) -> Page:
+    """Open the timeline's panel."""
+    page.get_by_role("button", name="Open the inspector").click()
+    page.get_by_role("tab", name="Timeline").click()
+    return page
+
+
 def points(page: Page) -> list[str]:
     """What the points are called."""
     expect(page.locator(".timeline-point").first).to_be_visible()
@@ -95,7 +102,7 @@ def points(page: Page) -> list[str]:
 
 
 def test_the_strip_tells_calls_by_what_they_did_outside(travel: Service, visit: Visit) -> None:
-    page = visit(travel, "#/s/trip")
+    page = show(visit(travel, "#/s/trip"))
     named = "\n".join(points(page))
     assert "look(hotels): read-only" in named and "book(Chengdu): effect" in named
     expect(page.locator(".timeline-legend")).to_contain_text("Read-only 1")
@@ -104,7 +111,7 @@ def test_the_strip_tells_calls_by_what_they_did_outside(travel: Service, visit: 
 
 def test_a_point_shows_its_state_and_its_effects_are_undone(travel: Service, visit: Visit) -> None:
     chat(travel, "undone", "book a room")
-    page = visit(travel, "#/s/undone")
+    page = show(visit(travel, "#/s/undone"))
     page.locator(".timeline-point").first.click()
     expect(page.get_by_role("heading", name="Message 1 · Message sent")).to_be_visible()
     expect(page.locator(".point summary", has_text="User: book a room")).to_be_visible()
@@ -115,15 +122,15 @@ def test_a_point_shows_its_state_and_its_effects_are_undone(travel: Service, vis
 
 
 def test_two_points_are_compared_with_the_shift_key(travel: Service, visit: Visit) -> None:
-    page = visit(travel, "#/s/trip")
+    page = show(visit(travel, "#/s/trip"))
     page.locator(".timeline-point").first.click()
     page.locator(".timeline-point").last.click(modifiers=["Shift"])
-    expect(page.locator(".difference .only summary", has_text='book {"city":"Chengdu"}')).to_be_visible()
+    expect(page.locator(".difference .only summary", has_text="book city: Chengdu")).to_be_visible()
 
 
 def test_the_state_is_edited_in_a_branch_of_the_conversation(travel: Service, visit: Visit) -> None:
     chat(travel, "edited", "book a room")
-    page = visit(travel, "#/s/edited")
+    page = show(visit(travel, "#/s/edited"))
     page.locator(".timeline-point").nth(1).click()
     page.get_by_role("button", name="Edit and continue").click()
     form = page.get_by_role("form", name="Edit and continue")
@@ -147,14 +154,14 @@ def test_the_state_is_edited_in_a_branch_of_the_conversation(travel: Service, vi
 
 
 def test_branches_are_parallel_tracks(travel: Service, visit: Visit) -> None:
-    page = visit(travel, "#/s/trip")
+    page = show(visit(travel, "#/s/trip"))
     page.get_by_role("button", name="Message 1 of another branch").click()
     expect(page.get_by_role("log", name="Conversation").get_by_text("This answers: hello")).to_be_visible()
     expect(page.get_by_role("button", name="Message 2 of another branch")).to_be_visible()
 
 
 def test_the_keyboard_moves_along_three_hundred_calls(travel: Service, visit: Visit) -> None:
-    page = visit(travel, "#/s/long")
+    page = show(visit(travel, "#/s/long"))
     assert len(points(page)) > ROUNDS
     expect(page.locator(".timeline-mark[data-kind=read]")).to_have_count(9 * ROUNDS + 1)  # and that of the legend
     assert page.locator(".timeline-point[tabindex='0']").count() == 1
@@ -171,8 +178,9 @@ def test_the_strip_follows_what_waits_at_phone_width(travel: Service, visit: Vis
     page = visit(travel, viewport={"width": 390, "height": 800}, color_scheme="dark")
     page.locator("textarea").fill("pay now")
     page.locator("textarea").press("Enter")
+    expect(page.locator(".ask")).to_be_visible()
+    assert page.locator(".timeline").count() == 0, "nothing lies above the conversation"
+    show(page)
     expect(page.locator(".timeline-mark[data-kind=approval]").first).to_be_visible()
     expect(page.locator(".timeline-now:not([data-active=true])")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_role("button", name="Hide the timeline").click()
-    expect(page.locator(".timeline-point")).to_have_count(0)

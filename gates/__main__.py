@@ -2,10 +2,12 @@
 
 import sys
 
+from .documentation import documentation_faults
 from .style import style_faults
+from .texts import text_faults
 from .trends import find_grown, keep, measure
 
-faults = style_faults()
+faults = [*style_faults(), *documentation_faults(), *text_faults()]
 trends = measure()
 if "--keep" in sys.argv:
     keep(trends)

@@ -1,9 +1,11 @@
-"""The way of one chat message with one tool call through the files."""
+"""The way of one chat message with one tool call through the files, and the work that it takes."""
 
 import asyncio
+import sqlite3
 import sys
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,10 +18,17 @@ from tests.source import FOLDERS, ROOT
 
 
 class Way(NamedTuple):
-    """The files that were entered, and how often a call was in another file than the one before it in its thread."""
+    """The files that were entered, and what was done on the way.
+
+    `moves` is how often a call was in another file than the one before it in its thread, `calls` the calls of Python
+    functions, those of libraries included, `bytes` what the database's rows hold of it.
+    """
 
     files: frozenset[str]
     moves: int
+    calls: int
+    checkpoints: int
+    bytes: int
 
 
 class _Recorder:
@@ -27,16 +36,19 @@ class _Recorder:
 
     def __init__(self) -> None:
         self._source = tuple(f"{ROOT / folder}/" for folder in FOLDERS)
-        self._last: dict[int, str] = {}
-        self.files: set[str] = set()
-        self.moves = 0
+        self.start_anew()
 
     def start_anew(self) -> None:
-        self._last, self.files, self.moves = {}, set(), 0
+        self._last: dict[int, str] = {}
+        self.files: set[str] = set()
+        self.moves = self.calls = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
+        self.calls += 1
         file = frame.f_code.co_filename
-        if event != "call" or not file.startswith(self._source):
+        if not file.startswith(self._source):
             return
         thread = threading.get_ident()
         if self._last.get(thread) not in (None, file):
@@ -68,12 +80,26 @@ async def _chat_twice(base_url: str, database: Path) -> Way:
     try:
         async with segue.open(database, agents=[agent]) as app:
             await _chat(app, "first")
+            before = _stored(database)
             recorder.start_anew()
             await _chat(app, "second")
-            return Way(frozenset(recorder.files), recorder.moves)
+            counted = (frozenset(recorder.files), recorder.moves, recorder.calls)
+            checkpoints, size = _stored(database)
+            return Way(*counted, checkpoints - before[0], size - before[1])
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+
+
+def _stored(database: Path) -> tuple[int, int]:
+    """The checkpoints of a database, and the bytes of what its rows hold."""
+    with closing(sqlite3.connect(database)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+    values = [value for rows in tables.values() for row in rows for value in row if value is not None]
+    return len(tables["checkpoints"]), sum(
+        len(value if isinstance(value, bytes) else str(value).encode()) for value in values
+    )
 
 
 async def _chat(app: segue.App, session: str) -> None:

@@ -1,4 +1,4 @@
-"""The plan graph: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
+"""The plan graph: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP | ASK_USER … → ANSWER."""
 
 from langgraph.graph import END, START
 
@@ -10,6 +10,7 @@ from segue.nodes.plan import (
     after_make_plan,
     after_schedule,
     answer,
+    ask_user,
     decompose,
     execute_step,
     give_up,
@@ -29,6 +30,7 @@ def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:
     graph.add_node("DECOMPOSE", decompose)
     graph.add_node("SCHEDULE", schedule)
     graph.add_node("EXECUTE_STEP", execute_step, input_schema=StepWork)
+    graph.add_node("ASK_USER", ask_user, input_schema=StepWork)
     graph.add_node("ANSWER", answer)
     graph.add_node("GIVE_UP", give_up)
 
@@ -36,8 +38,10 @@ def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:
     graph.add_edge("INIT", "MAKE_PLAN")
     graph.add_conditional_edges("MAKE_PLAN", after_make_plan)
     graph.add_conditional_edges("DECOMPOSE", after_decompose)
-    graph.add_conditional_edges("SCHEDULE", after_schedule, ["EXECUTE_STEP", "MAKE_PLAN", "ANSWER"])
+    after_scheduling = ["EXECUTE_STEP", "ASK_USER", "SCHEDULE", "MAKE_PLAN", "ANSWER"]
+    graph.add_conditional_edges("SCHEDULE", after_schedule, after_scheduling)
     graph.add_edge("EXECUTE_STEP", "SCHEDULE")
+    graph.add_edge("ASK_USER", "SCHEDULE")
     graph.add_edge("ANSWER", END)
     graph.add_edge("GIVE_UP", END)
     return graph

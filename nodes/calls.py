@@ -1,19 +1,17 @@
 """The one way from decided calls to their results: permission, question, budget, ledger, execution, events, steps."""
 
 import asyncio
-import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 from langgraph.config import get_config
-from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from segue.core.approval import Grant, Verdict
@@ -41,16 +39,17 @@ from segue.core.calls import (
     has_effect,
     move_call,
 )
-from segue.core.context import AppContext, surrounding
+from segue.core.context import AppContext, ModelCalls, Share, surrounding
 from segue.core.decision import StepStatusUpdate
 from segue.core.errors import IllegalTransition, listed
 from segue.core.events import CallPermitted, Durable, Phase, StepUpdate, ToolCall, ToolResult
 from segue.core.models import Usage, add_usages
 from segue.core.plan import FINAL, AnyStep, Status, Step, keep_finished, ready, set_status
 from segue.core.provenance import SeenText
-from segue.core.task import written
+from segue.core.task import format_time
 from segue.prompts.catalogue import phrase, word
-from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
+from segue.tools.adapters.agents import LocalAgentTool
+from segue.tools.adapters.client import ClientTool, Results, client_call, client_question
 from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls import TOOLS
 
@@ -87,28 +86,6 @@ from .task import nested_services
 # Calls that the task's client carries out: which ones wait together, and the results that it sends.
 
 
-def wait_for_client(
-    calls: Sequence[AnyCall], tools: Mapping[str, Tool], refuse: Callable[[PendingCall], CallResult | None]
-) -> list[AnyCall] | None:
-    """The calls, of which the first ones wait together for the client; None if the first one is not the client's."""
-    count = 0
-    for call in calls:
-        tool = tools.get(call.name)
-        if not isinstance(tool, ClientTool) or isinstance(call.state, Rejected) or _is_sent(call):
-            break
-        if refuse(call) or not _fits(call, tool):
-            break
-        count += 1
-        if not tool.parallel:
-            break
-    waiting = [move_call(call, Waiting(_decided(call))) for call in calls[:count]]
-    return [*waiting, *calls[count:]] if waiting else None
-
-
-def _is_sent(call: PendingCall) -> bool:
-    return isinstance(call.state, Running) and call.state.sent is not None
-
-
 def _waits_for_client(call: PendingCall) -> bool:
     return isinstance(call.state, Waiting) and call.state.terms is None
 
@@ -120,7 +97,7 @@ def with_client_results(calls: Sequence[AnyCall], tools: Mapping[str, Tool]) -> 
     """
     asked = [call for call in calls if _waits_for_client(call)]
     forms = [client_call(_id(call), call.name, _client_tool(tools, call).fit(call.arguments)) for call in asked]
-    results = ask_client(forms, _client_tool(tools, asked[0]).language)
+    results = interrupt(client_question(forms, _client_tool(tools, asked[0]).language))["results"]
     return [_answered(call, results) if _waits_for_client(call) else call for call in calls]
 
 
@@ -266,42 +243,23 @@ class Arrived:
 
 
 def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
-    """The call that ran, which waits if its result comes later, or for the answer to what its tool asks."""
+    """The call that ran, which waits if its result comes later, or for the answer to what its tool asks.
+
+    One that stopped for a pause goes on when the task does.
+    """
+    if result.is_paused:
+        return call
     if result.status is CallStatus.ASKING:
         before = (isinstance(call.state, Running) and call.state.answers) or ()
         return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*before]}))
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
-_SCRATCHPAD = "__pregel_scratchpad"
-"""Where LangGraph's config has the answers to a node's interrupts."""
-
-
-def with_answers(call: AnyCall) -> tuple[AnyCall, int]:
-    """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice.
-
-    Also the number of these answers. What interrupts the graph itself, such as a client's call, takes them anew.
-    """
-    places = get_config()["configurable"]
-    scratchpad = places[_SCRATCHPAD]
-    answers = [interrupt(None) for _ in scratchpad.resume[:]]  # each returns: LangGraph notes the answer as used
-    if scratchpad.get_null_resume() is not None:
-        with suppress(GraphInterrupt):  # another node had it
-            answers.append(interrupt(None))
-    places[_SCRATCHPAD] = replace(scratchpad, interrupt_counter=itertools.count().__next__)
-    return (move_call(call, Running(_decided(call), answers=answers)) if answers else call), len(answers)
-
-
-def with_awaited_result(call: AnyCall, language: str, used: int = 0) -> AnyCall:
-    """A call with the result or the answer that it waits for; the graph is interrupted until that is there.
-
-    `used` is how many answers of this node its tool has already.
-    """
+def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
+    """A call with the result or the answer that it waits for; the graph is interrupted until that is there."""
     assert isinstance(call.state, Waiting) and call.state.terms is not None
     terms = call.state.terms
     if ASKS in terms:
-        for _ in range(used):
-            interrupt(None)  # returns the answer
         return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
     text = wait_sentence(terms["until"], terms["event"], language)
     value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
@@ -312,7 +270,7 @@ def wait_sentence(until: float | None, event: str, language: str) -> str:
     """What a task waits for."""
     if until is None:
         return phrase("wait_for_event", language, event=event)
-    moment = written(until, UTC)
+    moment = format_time(until, UTC)
     return (
         phrase("wait_for_both", language, event=event, moment=moment)
         if event
@@ -332,6 +290,7 @@ class FinishedCall:
 
     `ran`: it counts against the budget. `permission` is the scope of the permission that it ran under; it is empty if a
     person was asked, or did not have to be. Of a hidden result, `seen` is what the model sees, with its `summary`.
+    `used` is what the models used that the tool called through Segue's graphs.
     """
 
     call: PendingCall
@@ -341,6 +300,23 @@ class FinishedCall:
     permission: str = ""
     seen: Mapping[str, Any] | None = None
     summary: Summary | None = None
+    used: Usage = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Usage:
+        """What the models used for the call: those of its tool, of the agent that is the tool, and of the summary."""
+        parts = [self.used_now, (self.result.used or {}).get("usage")]
+        return add_usages([part for part in parts if part])
+
+    @property
+    def used_now(self) -> Usage:
+        """The same without what the stored result counts, which a call that runs again has again."""
+        return add_usages([part for part in (self.used, self.summary and self.summary.usage) if part])
+
+    @property
+    def count(self) -> int:
+        """How many calls it counts as in the budget: with it those of an agent that is the tool."""
+        return self.ran + self.result.calls_inside
 
 
 @dataclass(frozen=True)
@@ -352,7 +328,9 @@ class CallRunner:
     of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
     which read its state: they run here, whatever the executor. `permission` is the scope of one that all
     calls have; with `rejects` none that needs approval runs. Without `hides`, who made the calls hides their results
-    themselves. `headings` are the banners before the calls and before their results.
+    themselves. With `later` agents may run in the background; `joins` are the places of the calls that have a result of
+    one. `together` names the tools of all calls that run at the same time, where others run some of them; `behind` run
+    later, and were decided with them. `headings` are the banners before the calls and before their results.
     """
 
     work: NodeContext
@@ -368,6 +346,10 @@ class CallRunner:
     permission: str = ""
     rejects: bool = False
     hides: bool = True
+    later: bool = False
+    joins: Collection[int] = ()
+    together: Mapping[CallKey, str] = field(default_factory=dict)
+    behind: Collection[CallKey] = ()
     headings: Sequence[str] = ()
 
     # What calls need before they run: the client's results, the result of a wait, or a person's decision.
@@ -386,8 +368,24 @@ class CallRunner:
                 case Waiting():
                     return with_client_results(calls, self.tools), [], False
         decided, given = await self.decide(calls)
-        waiting = None if given else wait_for_client(decided, self.tools, self._refused)
+        waiting = None if given else self.wait_for_client(decided)
         return waiting or decided, given, not (given or waiting)
+
+    def wait_for_client(self, calls: Sequence[AnyCall]) -> list[AnyCall] | None:
+        """The calls, the first ones waiting together for the client; None if the first one is not the client's."""
+        count = 0
+        for call in calls:
+            tool = self.tools.get(call.name)
+            is_sent = isinstance(call.state, Running) and call.state.sent is not None
+            if not isinstance(tool, ClientTool) or isinstance(call.state, Rejected) or is_sent:
+                break
+            if self._refused(call) or not _fits(call, tool):
+                break
+            count += 1
+            if not tool.parallel:
+                break
+        waiting = [move_call(call, Waiting(_decided(call))) for call in calls[:count]]
+        return [*waiting, *calls[count:]] if waiting else None
 
     async def decide(self, calls: Sequence[AnyCall]) -> tuple[list[AnyCall], list[Durable]]:
         """Have a person decide about the calls that need it: the graph is interrupted until they have.
@@ -410,7 +408,7 @@ class CallRunner:
             questions = [self._question(call, unknown) for call in asked]
             outdated = [call.name for call in asked if self._is_outdated(call, grants)]
             verdicts = ask_person(questions, self.tools, self.language, outdated)
-            given = approval_events(questions, verdicts, self.work, **self.ids)
+            given = approval_events(questions, verdicts, self.work.agent.agent_id, **self.ids)
         return [self._with_verdict(call, verdicts) for call in proposed], given
 
     def _ask(self, call: AnyCall) -> AnyCall:
@@ -430,6 +428,8 @@ class CallRunner:
         tool = self.tools.get(call.name)
         if tool is None or isinstance(call.state, Rejected) or is_approved(call, self.task_id, tool):
             return False
+        if call.index in self.joins:
+            return False
         if self._is_guarded(call) and is_in_doubt(call):
             return True
         return not needs_no_approval(call, tool) and self._executor.needs_approval(tool)
@@ -445,7 +445,14 @@ class CallRunner:
         if self.work.agent.on_secret == "refuse" and call.assessment and call.finding == "secret":
             names = listed(call.assessment.doubted)
             return CallResult.failed(phrase("call_secret", self.language, tool=call.name, arguments=names))
-        return CallResult.failed(call.dangling) if call.dangling else self.refuse(as_seen(call))
+        if call.dangling:
+            return CallResult.failed(call.dangling)
+        if call.index in self.joins:
+            return None
+        tool = self.tools.get(call.name)
+        if isinstance(tool, LocalAgentTool) and (task_id := tool.joins(call.arguments)):
+            return CallResult.failed(phrase("agent_not_under_way", self.language, task_id=task_id))
+        return self.refuse(as_seen(call))
 
     async def _assessed(self, calls: Sequence[AnyCall]) -> Sequence[AnyCall]:
         """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
@@ -528,12 +535,28 @@ class CallRunner:
         self._show_choices(calls)
         is_labelled = follows_sources and bool(labelled)
         seen = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
+        shares = self._shares(filled)
         finished = await asyncio.gather(
-            *(self._run(call, permitted.get(place, ""), seen) for place, call in enumerate(filled))
+            *(self._run(call, permitted.get(place, ""), seen, shares) for place, call in enumerate(filled))
         )
         shown = [await self._hidden(done) if done.result.hidden and self.hides else done for done in finished]
         self._show_outcomes(shown)
         return shown
+
+    def _shares(self, calls: Sequence[PendingCall]) -> Mapping[CallKey, Share]:
+        """What each call of an agent may use of the budget, which those that run together divide.
+
+        A part stays with the task itself, where it goes on beside one in the background.
+        """
+        together = self.together or {
+            ledger_key(call, self.task_id): call.name for call in calls if call.index not in self.joins
+        }
+        agents = {
+            key: tool for key, name in together.items() if isinstance(tool := self.tools.get(name), LocalAgentTool)
+        }
+        parts = len(agents) + (self.later and any(tool.config.background for tool in agents.values()))
+        decided = {*together, *self.behind}
+        return {key: Share(decided, place, parts) for place, key in enumerate(agents)}
 
     def _show_choices(self, calls: Sequence[PendingCall]) -> None:
         begun = [call for call in calls if not isinstance(call.state, Running) or call.state.sent is not None]
@@ -557,7 +580,9 @@ class CallRunner:
             return None
         return [*(wait_for_result(done.call, done.result) for done in ran), *calls[len(ran) :]]
 
-    async def _run(self, call: PendingCall, permission: str, seen: SeenText | None) -> FinishedCall:
+    async def _run(
+        self, call: PendingCall, permission: str, seen: SeenText | None, shares: Mapping[CallKey, Share]
+    ) -> FinishedCall:
         if isinstance(call.state, Rejected):
             return FinishedCall(call, rejection(call.name, call.state.reason, self.language))
         if refused := self._refused(call):
@@ -572,7 +597,7 @@ class CallRunner:
             tools=with_result(self.tools, call),
             timeout=self.work.agent.budget.tool_seconds,
             approved=bool(permission) or is_approved(call, self.task_id, tool),
-            cleared=needs_no_approval(call, tool),
+            cleared=call.index in self.joins or needs_no_approval(call, tool),
             idempotency_key=_id(call),
             session_id=str(session.get("thread_id", "")),
             step_id=call.step_id,
@@ -588,9 +613,17 @@ class CallRunner:
         executor = (services.graph_executor or TOOLS) if call.name in self.own else self._executor
         if state.arrived is not None:
             executor = Arrived(state.arrived)
-        with surrounding(self._context_inside, services):
-            result, seconds = await run_once(executor, services.ledger, execution)
-        return FinishedCall(call, result, True, seconds, permission or reason_not_asked(call, tool))
+        used: list[Usage] = []
+        try:
+            share = shares.get(execution.key, Share())
+            with surrounding(self._context_inside(used), services, self.later, share):
+                result, seconds = await run_once(executor, services.ledger, execution)
+        finally:
+            services.used.extend(used)
+        if result.used:
+            services.used.append(result.used["usage"])
+        reason = permission or reason_not_asked(call, tool)
+        return FinishedCall(call, result, True, seconds, reason, used=add_usages(used))
 
     def _unasked(self, refused: CallResult) -> CallResult:
         """The result of a call that would have needed a person's approval, which says that nobody was asked."""
@@ -610,12 +643,12 @@ class CallRunner:
             done, seen=seen_result(result, ref, self.language, summary.text if summary else ""), summary=summary
         )
 
-    @cached_property
-    def _context_inside(self) -> AppContext:
-        """The context of Segue's graphs that a tool runs, which are parts of the task."""
+    def _context_inside(self, used: list[Usage]) -> AppContext:
+        """The context of Segue's graphs that a tool runs, which are parts of the task; `used` takes what they use."""
         services = self.work.services
         task = {"task_id": self.task_id, "language": self.language, "started_at": services.began}
-        inside = nested_services(services, services.ledger, task)
+        nested = nested_services(services, services.ledger, task)
+        inside = replace(nested, used=used, model_calls=ModelCalls())  # a stop would run the tool's effects again
         return AppContext.carrying(inside, **{**self.work.context.model_dump(), "mode": ""})
 
     @property
@@ -649,7 +682,9 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
             await ledger.withdraw(execution.key)
         return result, time.monotonic() - started
     if result.status is not CallStatus.WAITING:
-        result = replace(result, sources=execution.sources, secret=execution.secret, hidden=execution.hidden)
+        sources = execution.sources if execution.sources is None else (*execution.sources, *(result.sources or ()))
+        secret = execution.secret or result.secret
+        result = replace(result, sources=sources, secret=secret, hidden=execution.hidden)
     if ledger is not None:
         await ledger.settle(execution.key, result.json(), synced=synced)
     return result, time.monotonic() - started
@@ -699,14 +734,18 @@ def result_events(finished: Sequence[FinishedCall], work: NodeContext, ids: Mapp
 def describe_outcome(done: FinishedCall, work: NodeContext, task_id: str) -> dict[str, Any]:
     """The call as a state keeps it with its `ref` and its `result`, whose labels the ledger has."""
     call, key = as_seen(done.call), ledger_key(done.call, task_id)
-    whole = done.seen or replace(done.result, sources=None, secret=False).json()
+    whole = done.seen or CallResult.without_labels(done.result.json())
     ref = recall_ref(key)
     return move_call(call, Done(call.decision, kept({**whole}, key, work.services.ledger), ref)).json()
 
 
-def add_summaries(usage: Usage, finished: Sequence[FinishedCall]) -> Usage:
-    """A task's usage with that of the summaries of hidden results."""
-    return add_usages([usage, *(done.summary.usage for done in finished if done.summary)])
+def count_usage(usage: Usage, ran: Sequence[FinishedCall], *, again: bool = False) -> Usage | None:
+    """A task's usage with what the models used for its calls; None where they used nothing.
+
+    `again`: some wait, and all of them run again, those that are done from the ledger.
+    """
+    used = [used for done in ran if (used := done.used_now if again else done.usage)]
+    return add_usages([usage, *used]) if used else None
 
 
 def show_problem(why: str, work: NodeContext, language: str, **ids: Any) -> None:

@@ -11,12 +11,14 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.context import AppContext
 from segue.core.conversation import MODE
 from segue.core.errors import ConfigurationError, ModelError, UnknownMode
-from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted
+from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, Phase, TaskStarted
 from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
 from segue.prompts.catalogue import phrase, render, without_quotations
 
-from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context, window
+from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
+from .digest import Digest
+from .history import compact
 from .model_call import Listener, ask_model, extract, refused_call
 from .own_mode import run_graph
 from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
@@ -31,6 +33,8 @@ class ChatState(TaskState, total=False):
     """SELECT_MODE, and a mode that falls back to another."""
     gave_up: str
     """Why the last mode gave up; empty if it did not. The modes."""
+    digest: dict[str, Any]
+    """Of the messages that no prompt of the session shows any more, as `Digest.json`. The modes; no INIT resets it."""
 
 
 ChatUpdate = ChatState
@@ -65,6 +69,7 @@ async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         agent_id=work.agent.agent_id,
         model=work.model.name,
         effects=sorted(name for name, tool in {**work.tools, **tools}.items() if not tool.read_only),
+        agent_mode=work.agent.mode,
     )
     fresh["nested"] = bool(work.services.part_of)  # the app hands down the id of a task that this graph ends
     return {**cast(ChatUpdate, fresh), "mode": "", "gave_up": "", "events": announce(started)}
@@ -216,8 +221,14 @@ async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
     known = DEFAULT if work.services.reply_options.required_tool else rule_for(state["objective"])
     if known in (None, "plan") and work.agent.auto == "model" and work.model.is_language_model:
         return await _ask(state, work, known or DEFAULT)
-    selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason=ModeReason.PICKED.value)
-    return {"mode": known or DEFAULT, "events": announce(selected)}
+    mode = _within_reach(known or DEFAULT, work)
+    selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=ModeReason.PICKED.value)
+    return {"mode": mode, "events": announce(selected)}
+
+
+def _within_reach(mode: str, work: NodeContext) -> str:
+    """The mode, or the one beside it in which the results of agents in the background can arrive."""
+    return "plan_react" if mode == "plan" and work.agent.background_tools else mode
 
 
 async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpdate:
@@ -231,10 +242,11 @@ async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpd
     try:
         asked = await ask_model(work, request, Listener, state["usage"], ids, state["language"])
     except ModelError as error:
-        picked = ModeSelected(mode=by_rules, reason=ModeReason.PICKED.value, **ids)
-        return {"mode": by_rules, "events": announce(await refused_call(work, request, error, ids), picked)}
+        mode = _within_reach(by_rules, work)
+        picked = ModeSelected(mode=mode, reason=ModeReason.PICKED.value, **ids)
+        return {"mode": mode, "events": announce(await refused_call(work, request, error, ids), picked)}
     named = None if asked.reply.unreadable else _NAMED.search(asked.reply.text.lower())
-    mode = named[0] if named else by_rules
+    mode = _within_reach(named[0] if named else by_rules, work)
     reason = ModeReason.PICKED_BY_MODEL if named else ModeReason.PICKED
     selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=reason.value)
     return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
@@ -294,7 +306,12 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
         budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        window_of_past = window(past, budget.prompt_tokens, budget.result_chars)
+        stored = state.get("digest")
+        kept = compact(
+            past, budget.prompt_tokens, budget.result_chars, digest=Digest.of(stored) if stored else Digest()
+        )
+        window_of_past = kept.shown
+        digested = _digested(kept.digest, state, work)
         inherited: Assignment = {
             "task_id": state["task_id"],
             "language": state["language"],
@@ -303,21 +320,31 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
             "done": calls_in(since),
         }
         given = {"messages": [*window_of_past, *since], "assignment": inherited}
-        inside = replace(work.services, within=(*work.services.within, name))
+        inside = replace(work.services, within=(*work.services.within, name), earlier=past)
         context = AppContext.carrying(inside, **work.context.model_dump())
         if own:
             update = await run_graph(name, graph, given, state, runtime, replace(work, services=inside))
-            return {**cast(ChatUpdate, update), "gave_up": ""}
+            return {**digested, **cast(ChatUpdate, update), "gave_up": ""}
         out = await graph.ainvoke(given, context=context)
         fresh = out["messages"][len(window_of_past) + len(since) :]
         if out.get("gave_up") and name in FALLBACKS:
-            return _fall_back(state, name, out, fresh)
+            return {**digested, **_fall_back(state, name, out, fresh)}
         if out.get("gave_up"):
             failed = compose_result(name, "", usage=out.get("usage"), error=out["gave_up"])
-            return {"messages": fresh, "result": failed, "gave_up": ""}
-        return {"messages": fresh, "result": out["result"], "gave_up": ""}
+            return {**digested, "messages": fresh, "result": failed, "gave_up": ""}
+        return {**digested, "messages": fresh, "result": out["result"], "gave_up": ""}
 
     return run
+
+
+def _digested(digest: Digest, state: ChatState, work: NodeContext) -> ChatUpdate:
+    """The digest's update where more messages were left out; it says so where rules and limits outgrow their share."""
+    if digest.messages == (state.get("digest") or {}).get("messages", 0):
+        return {}
+    if digest.over:
+        content = phrase("rules_over", state["language"], n=digest.over)
+        work.emit(Phase(task_id=state["task_id"], content=f"{content}\n"))
+    return {"digest": digest.json()}
 
 
 def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:

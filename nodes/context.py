@@ -4,21 +4,19 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from itertools import chain, islice
-from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeVar
-from weakref import ReferenceType, ref
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.runtime import Runtime
 from pydantic import Field
 
 from segue.core.agents import Agent
-from segue.core.calls import UNKNOWN_OUTCOME, CallKey, CallResult, Ledger, Tool
+from segue.core.calls import ASK_USER, UNKNOWN_OUTCOME, CallKey, CallResult, CallStatus, Ledger, Tool
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable
 from segue.core.json import NOISE, plain_schema
-from segue.core.message import ATTACHMENTS
+from segue.core.message import ATTACHMENTS, ReplyOptions
 from segue.core.models import KEPT, Model, Renderings, is_local, tokens
 from segue.core.plan import Status
 from segue.prompts.catalogue import phrase
@@ -61,6 +59,19 @@ class NodeContext:
         """Whether the state follows the records in a json prompt."""
         return self.agent.state == "last" or (self.agent.state is None and is_local(self.model.name))
 
+    @property
+    def asks_user(self) -> bool:
+        """Whether its task may ask the user a question; a tool of that name takes the place of the question."""
+        return self.services.reply_options.may_ask(self.agent.ask_user) and ASK_USER not in self.tools
+
+    @property
+    def reviews_plan(self) -> bool:
+        """Whether a person reviews the plans of its task: the message decides, else the agent."""
+        chosen, wanted = self.services.reply_options.review_plan, self.agent.review_plan
+        if chosen is not None or isinstance(wanted, bool):
+            return bool(wanted if chosen is None else chosen)
+        return not {*self.services.within, self.context.mode}.isdisjoint(wanted)
+
     def seconds_since(self, started_at: float) -> float:
         """Seconds worked on a task: time that it was paused or without a process does not count."""
         return self.services.clock() - max(started_at, self.services.began)
@@ -80,7 +91,18 @@ def node_context(runtime: NodeRuntime) -> NodeContext:
     context = runtime.context
     if not isinstance(context, AppContext) or context.services is None:
         raise ConfigurationError("A node has no services: build its graph as an AgentGraph.")
-    return NodeContext(context.services, context, context.services.agent(context.agent))
+    services = context.services
+    return NodeContext(services, context, _within_limits(services.agent(context.agent), services.reply_options))
+
+
+def _within_limits(agent: Agent, options: ReplyOptions) -> Agent:
+    """The agent of a task whose budget is part of another one's: what is left of that is the most."""
+    most: dict[str, float] = {}
+    if options.most_calls is not None:
+        most["tool_calls"] = min(agent.budget.tool_calls, options.most_calls)
+    if options.most_seconds is not None:
+        most["seconds"] = min(agent.budget.seconds, options.most_seconds)
+    return agent.model_copy(update={"budget": agent.budget.model_copy(update=most)}) if most else agent
 
 
 def announce(*events: Durable) -> list[dict[str, Any]]:
@@ -144,7 +166,8 @@ def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict
 
 def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
     roles = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
-    record: dict[str, Any] = {"role": roles.get(message.type, message.type), "content": message.text}
+    role = DIGEST if is_digest(message) else roles.get(message.type, message.type)
+    record: dict[str, Any] = {"role": role, "content": message.text}
     if files := message.additional_kwargs.get(ATTACHMENTS):
         record["files"] = [form["name"] for form in files]
     if isinstance(message, AIMessage) and message.tool_calls:
@@ -241,6 +264,10 @@ class Settled:
     key: CallKey | None = None
 
 
+REJECTED: Final = "rejected"
+"""Marks the result of a call that a person rejected."""
+
+
 def recall_ref(key: CallKey) -> str:
     """The name of a call's result for `recall`."""
     return f"{key.task_id[:8]}.{_short(key.scope)}.{key.index}"
@@ -270,6 +297,8 @@ def _result(call: Settled) -> ToolMessage:
     about: dict[str, Any] = {"ref": recall_ref(call.key), "key": asdict(call.key)} if call.key else {}
     if result.unknown:
         about[UNKNOWN_OUTCOME] = True
+    if result.status is CallStatus.REJECTED:
+        about[REJECTED] = True
     text = as_text(result.content)
     return ToolMessage(
         f"{text}\n\n{result.note}" if result.note else text,
@@ -341,7 +370,7 @@ async def recall(
     }
 
 
-# The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same.
+# Messages that were added to a task under way, and the one that stands for those that a prompt leaves out.
 
 STEER = "steer"
 """Marks a user's message that was added to a task under way and began none."""
@@ -352,110 +381,13 @@ def is_steering(message: AnyMessage) -> bool:
     return message.type == "human" and bool(message.additional_kwargs.get(STEER))
 
 
-Exchange = list[AnyMessage]
-MOST_FILE_TOKENS = 4_000
-"""What the files of one message count for at most: what does not fit into the prompt is only named there."""
-_LEFT_OUT = "results_left_out"
-_sizes: dict[int, dict[int, "_Size"]] = {}
-"""By `result_chars` and a message's identity, for as long as the message is in memory: none is ever changed."""
+DIGEST: Final = "digest"
+"""In a message: the digest that it shows, as JSON. The text is stored once, however many snapshots have it."""
 
 
-class _Size(NamedTuple):
-    """Tokens of a message and of its files."""
-
-    text: int
-    files: int
-    message: ReferenceType[AnyMessage]
-
-
-def shown_text(message: AnyMessage, result_chars: int) -> str:
-    """What a message costs in a prompt: a tool's result is truncated there, what a model wants back is whole."""
-    if message.type == "tool":
-        return truncate(message.text, result_chars, ref_of(message))
-    calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
-    kept = message.additional_kwargs.get(KEPT)
-    return message.text + calls + (as_json(kept) if kept else "")
-
-
-def exchanges(messages: Sequence[AnyMessage]) -> list[Exchange]:
-    """Messages that stay together: a call with all its results, anything else alone."""
-    units: list[Exchange] = []
-    for message in messages:
-        if message.type == "tool" and units:
-            units[-1].append(message)
-        else:
-            units.append([message])
-    return units
-
-
-def kept_from(sizes: Sequence[int], most: int) -> int:
-    """The place of the first unit that is kept; the last unit always is.
-
-    Whenever the units kept so far outgrow `most`, the oldest go until half of it is left: units that are added later
-    move the place seldom, and a prompt's prefix stays the same.
-    """
-    first = 0
-    used = 0
-    for place, size in enumerate(sizes):
-        used += size
-        if used > most:
-            while first < place and used > most // 2:
-                used -= sizes[first]
-                first += 1
-    return first
-
-
-def split(
-    messages: Sequence[AnyMessage], most_tokens: int, result_chars: int, *, files: bool = True
-) -> tuple[list[Exchange], list[Exchange]]:
-    """The exchanges that are left out and those that are kept; without `files` only texts count."""
-    units, known = exchanges(messages), _sizes.setdefault(result_chars, {})
-    measured = [known.get(id(each)) or _measured(each, result_chars, known) for each in messages]
-    sizes = iter([size.text + size.files if files else size.text for size in measured])
-    first = kept_from([sum(islice(sizes, len(unit))) for unit in units], most_tokens)
-    return units[:first], units[first:]
-
-
-def _measured(message: AnyMessage, result_chars: int, known: dict[int, _Size]) -> _Size:
-    place, files = id(message), sum(form["tokens"] for form in message.additional_kwargs.get(ATTACHMENTS, ()))
-    text = tokens(shown_text(message, result_chars))
-    known[place] = size = _Size(text, min(files, MOST_FILE_TOKENS), ref(message, lambda _: known.pop(place, None)))
-    return size
-
-
-def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMessage]:
-    """What is kept, behind the user's message that it answers and what was added to it.
-
-    Where results are left out, the first message is marked so.
-    """
-    shown = [message for unit in kept for message in unit]
-    if shown and (shown[0].type != "human" or is_steering(shown[0])):
-        shown = [*_asked(left_out), *shown]
-    results = chain.from_iterable(unit for place, unit in enumerate(left_out) if len(unit) > 1 or place == 0)
-    if shown and any(map(ref_of, results)):
-        shown[0] = shown[0].model_copy(update={"additional_kwargs": {**shown[0].additional_kwargs, _LEFT_OUT: True}})
-    return shown
-
-
-def _asked(left_out: Sequence[Exchange]) -> list[AnyMessage]:
-    """The latest user's message that began a task, and what was added to it."""
-    asked: list[AnyMessage] = []
-    for unit in reversed(left_out):
-        if unit[0].type == "human":
-            asked.insert(0, unit[0])
-            if not is_steering(unit[0]):
-                return asked
-    return []
-
-
-def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
-    """The latest exchanges that fit, behind the user's message that they answer."""
-    return latest(*split(messages, most_tokens, result_chars))
-
-
-def left_out_results(messages: Sequence[AnyMessage]) -> bool:
-    """Whether results of earlier turns are left out of a window."""
-    return any(message.additional_kwargs.get(_LEFT_OUT) for message in messages)
+def is_digest(message: AnyMessage) -> bool:
+    """Whether the message stands for others."""
+    return DIGEST in message.additional_kwargs
 
 
 # Descriptions of tools in a prompt, and their schemas in a reply.
@@ -516,7 +448,8 @@ def _planned(status: Mapping[str, Any]) -> dict[str, Any]:
 
 _STATUS = {"enum": [status.value for status in Status]}
 _UPDATES = {"type": "array", "items": _object({"step_id": _TEXT, "status": _STATUS})}
-ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
+ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "CLARIFY", "ANSWER")
+_QUESTION = _object({"question": _TEXT, "choices": {"type": "array", "items": _TEXT}}, "choices")
 
 
 def envelope_schema(
@@ -528,7 +461,11 @@ def envelope_schema(
     """
     step = _planned({"enum": ["pending", "done"]})
     plan = {"type": "array", "items": step, "minItems": 1}
-    outputs = {"ANSWER": [_object({"answer": _TEXT})], "PLAN": [_object({"plan": plan, "notes": _TEXT})]}
+    outputs = {
+        "ANSWER": [_object({"answer": _TEXT})],
+        "CLARIFY": [_QUESTION],
+        "PLAN": [_object({"plan": plan, "notes": _TEXT})],
+    }
     if tools:
         refer = is_hidden(tools.values())
         arms = [_call_schema(tool, refer) for tool in tools.values()]
@@ -542,9 +479,13 @@ def envelope_schema(
     return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": actions}})})
 
 
-def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """The JSON schema of a plan: one arm a tool, with its own parameters."""
-    arms = [_step_schema(tool.name, _params_schema(tool)) for tool in tools.values()]
+def plan_schema(tools: Mapping[str, Tool], asks_user: bool = False) -> dict[str, Any]:
+    """The JSON schema of a plan: one arm a tool, with its own parameters, and one for a question to the user."""
+    arms = [
+        _step_schema(tool.name, or_references(_plain(tool.spec["function"]["parameters"]))) for tool in tools.values()
+    ]
+    if asks_user:
+        arms.append(_step_schema(ASK_USER, _QUESTION))
     arms.append(_step_schema("none", {"type": "object", "properties": {}, "additionalProperties": False}))
     steps = {"type": "array", "items": {"anyOf": arms}, "minItems": 1, "maxItems": MOST_STEPS}
     return _object({"goal": _TEXT, "steps": steps})
@@ -562,11 +503,6 @@ def _step_schema(action: str, params: Mapping[str, Any]) -> dict[str, Any]:
         },
         "depends_on",
     )
-
-
-def _params_schema(tool: Tool) -> Any:
-    """The tool's parameters, each of which may refer to an earlier result instead."""
-    return or_references(_plain(tool.spec["function"]["parameters"]))
 
 
 def or_references(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -613,6 +549,12 @@ CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
             "plan",
             "step_id",
         ),
+    ),
+    ASK_USER: _control_tool(
+        ASK_USER,
+        "Ask the user for something that only they know and that the task cannot go on without; choices are suggested "
+        "answers. The result is the answer. Call it alone.",
+        _QUESTION,
     ),
 }
 """What the native protocol offers beside the agent's tools, where it makes sense."""

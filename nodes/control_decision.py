@@ -80,6 +80,7 @@ from .context import (
     truncate_result,
 )
 from .model_call import (
+    MOST_ASKS,
     CompletedCall,
     JsonStrings,
     Listener,
@@ -413,9 +414,6 @@ def exit_of(end: EarlyExit) -> dict[str, Any]:
 
 # CONTROLLER: one model call chooses the branch of the round, or ends the flow.
 
-MOST_ASKED = 3
-"""How often a round's decision is asked for: once, and twice more with what is wrong with the reply."""
-
 
 def controller(config: FlowConfig) -> FlowNode:
     """The node of this flow."""
@@ -505,7 +503,7 @@ def _unreadable(why: str, asked: CompletedCall, state: FlowState) -> FlowUpdate:
     """The hint for the next try; after the last one the flow ends unfinished."""
     tries, error = state["asked"] + 1, ErrorRaised(message=why, **ids_of(state))
     update: FlowUpdate = {"asked": tries, "complaint": why, "events": announce(asked.event, error)}
-    if tries < MOST_ASKED:
+    if tries < MOST_ASKS:
         return update
     reason = phrase("spent_unreadable", state["language"], n=tries, error=why.rstrip(" .。"))
     return {**update, "early_exit": exit_of(unfinished(state, reason))}

@@ -1,12 +1,12 @@
 """The controller graph: state, routes and nodes of the mode that carries a task by a flow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.core.calls import CallKey
+from segue.core.calls import CallKey, CallResult
 from segue.core.events import PlanUpdate, Token
 from segue.core.flows import early_exit
 from segue.core.plan import Step, numbered_plan
@@ -24,8 +24,8 @@ from .context import (
     is_steering,
     node_context,
     truncate_result,
-    window,
 )
+from .history import window
 from .task import (
     GraphInput,
     PlannedTask,
@@ -82,7 +82,8 @@ def init(begin_plan: Node[Any, Any]) -> Node[ControllerState, ControllerState]:
         messages = list(state.get("messages") or ())
         assignment = state.get("assignment") or node_context(runtime).services.part_of
         goal = str(state.get("goal") or "").strip()
-        added = [HumanMessage(goal)] if goal and not _is_asked(messages) else []
+        is_asked = bool(messages) and messages[-1].type == "human" and not is_steering(messages[-1])
+        added = [HumanMessage(goal)] if goal and not is_asked else []
         fresh = await begin_plan({**state, "messages": [*messages, *added]}, runtime)
         plan = fresh["plan"] or given_steps(state.get("plan"))
         return cast(
@@ -90,11 +91,6 @@ def init(begin_plan: Node[Any, Any]) -> Node[ControllerState, ControllerState]:
         )
 
     return node
-
-
-def _is_asked(messages: list[AnyMessage]) -> bool:
-    """Whether the last message is a person's that has no answer yet."""
-    return bool(messages) and messages[-1].type == "human" and not is_steering(messages[-1])
 
 
 # GIVEN_PLAN: take over the plan that a caller or the message gives.
@@ -130,13 +126,16 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, Co
         given = {"goal": state["objective"], "plan": plan, "logs": logs, "assignment": inherited}
         given["memory_files"] = state.get("memory_files") or work.services.reply_options.memory_files
         out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])
-        answer = _answer(out)
+        last = as_text(out["result"]) or out["summary"]
+        answer = "\n\n".join([*_intermediate_answers(out), last])  # behind what was said before
         if rest := answer.removeprefix(_streamed(out)):
             work.emit(Token(task_id=task_id, content=rest))
         error = early_exit(out["early_exit"]).error
         result = _result_of(out, mode, answer, error, work.agent.budget.result_chars)
+        added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in out["added"]]
+        spoken = [message for record in out["records"] for message in _exchange(record, task_id)]
         return {
-            "messages": [*_added(out), *_exchanges(out["records"], task_id), AIMessage(answer)],
+            "messages": [*added, *spoken, AIMessage(answer)],
             "plan": [],
             "logs": "",
             "memory_files": {},
@@ -156,11 +155,6 @@ def _logs(state: ControllerState, work: NodeContext) -> str:
     return "\n".join(f"{entry['role']}: {entry['content']}" for entry in spoken if entry["content"])
 
 
-def _answer(out: Mapping[str, Any]) -> str:
-    """The result as text, behind what was said before."""
-    return "\n\n".join([*_intermediate_answers(out), as_text(out["result"]) or out["summary"]])
-
-
 def _intermediate_answers(out: Mapping[str, Any]) -> list[str]:
     return [record["said"] for record in out["records"] if record.get("said")]
 
@@ -171,23 +165,15 @@ def _streamed(out: Mapping[str, Any]) -> str:
     return "".join(f"{text}\n\n" for text in _intermediate_answers(out)) + last
 
 
-def _added(out: Mapping[str, Any]) -> list[AnyMessage]:
-    """What a person added to the task meanwhile."""
-    return [HumanMessage(note, additional_kwargs={STEER: True}) for note in out["added"]]
-
-
-def _exchanges(records: Sequence[Mapping[str, Any]], task_id: str) -> list[AnyMessage]:
-    """The flow's questions and tool calls with their answers and results, as the thread's history keeps them."""
-    return [message for record in records for message in _exchange(record, task_id)]
-
-
 def _exchange(record: Mapping[str, Any], task_id: str) -> list[AnyMessage]:
+    """A question or a tool call of the flow with its answer or result, as the thread's history keeps it."""
     arguments, result = record["arguments"], record["result"]
     if record["kind"] == "tool":
         key = CallKey(task_id, record["trace_id"], 0)
         return exchange("", [Settled(f"{record['trace_id']}-0", record["branch"], arguments, result, key)])
-    if record["branch"] == "ask_user" and "success" in result:
-        return [AIMessage(arguments["question"]), HumanMessage(result["success"], additional_kwargs={STEER: True})]
+    answer = CallResult.of(result)
+    if record["branch"] == "ask_user" and answer.success:
+        return [AIMessage(arguments["question"]), HumanMessage(answer.value, additional_kwargs={STEER: True})]
     return []
 
 

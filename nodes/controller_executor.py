@@ -10,23 +10,23 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import interrupt
 
-from segue.core.calls import CallResult, CallStatus, PendingCall, read_answer
+from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.context import AppContext, Services, surrounding
-from segue.core.errors import InvalidAnswer, InvalidMessage, ModelUnreachable, StorageError, listed
+from segue.core.decision import read_clarification
+from segue.core.errors import InvalidMessage, ModelUnreachable, StorageError, UnreadableReply, listed
 from segue.core.events import BranchEnd, FlowEnd, QuestionAnswered, Token
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
 from segue.core.message import check_memory_files
 from segue.core.models import add_usages
 from segue.core.plan import Step
-from segue.prompts.catalogue import error_text, language_of, phrase, sentence_of
+from segue.prompts.catalogue import language_of, phrase, sentence_of
 from segue.tools.calls import json_value
 
 from .calls import (
     CallRunner,
-    add_summaries,
     answer_steps,
+    count_usage,
     describe_outcome,
     end_steps,
     refused_repeat,
@@ -51,6 +51,7 @@ from .control_decision import (
     rounds_of,
     tools_of,
 )
+from .questions import ask_question
 from .task import given_steps, replaced
 
 # Routers of the controller–executor graph: each node may end the flow with an early exit.
@@ -205,21 +206,25 @@ def executor(config: FlowConfig) -> FlowNode:
             left: FlowUpdate = {"call": call.json()}
             return {**left, "events": announce(*given)} if given else left
         (ran,) = done = await runner.run([call])
+        usage = count_usage(state["usage"], done)
         if waiting := runner.waiting([call], done):
-            return {"call": waiting[0].json()}
+            update: FlowUpdate = {"call": waiting[0].json()}
+            if usage:
+                update["usage"] = usage
+            return update
         entry = describe_outcome(ran, work, state["task_id"])
         old = tuple(Step(**step) for step in state["steps"])
         steps = end_steps(old, [entry])
         outcome = outcome_of(call.name, "tool", entry["arguments"], entry["result"], state)
-        update: FlowUpdate = {
+        update = {
             "call": None,
             "outcome": outcome | ({"approved": entry["approved"]} if "approved" in entry else {}),
-            "tool_calls": state["tool_calls"] + ran.ran,
+            "tool_calls": state["tool_calls"] + ran.count,
             "steps": [step.model_dump(mode="json") for step in steps],
             "events": announce(*result_events(done, work, ids_of(state)), *step_events(old, steps, ids_of(state))),
         }
-        if ran.summary:
-            update["usage"] = add_summaries(state["usage"], done)
+        if usage:
+            update["usage"] = usage
         return update
 
     return node
@@ -365,32 +370,19 @@ def _early_exit(out: Mapping[str, Any]) -> dict[str, Any] | None:
 async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     """Interrupt the graph until a person has answered; they may also end the flow."""
     call, ids = branch_under_way(state), ids_of(state)
-    question = str(call.arguments.get("question") or "").strip()
-    if not question:
+    try:
+        asked = read_clarification(call.arguments)
+    except UnreadableReply:
         needed = phrase("branch_needs", state["language"], branch="ask_user", argument="question")
         result = {"error": needed}
         return {"call": None, "outcome": outcome_of("ask_user", "built_in", call.arguments, result, state)}
-    asked: dict[str, Any] = {"kind": "question", "question": question}
-    if choices := _choices(call.arguments.get("choices")):
-        asked["choices"] = choices
-    while True:
-        try:
-            answer = read_answer(interrupt(asked))
-            break
-        except InvalidAnswer as error:
-            asked = {**asked, "problem": error_text(error, state["language"])}
+    answer = ask_question(asked["question"], asked["choices"], state["language"])
     text = answer.text or phrase("flow_terminated", state["language"])
     outcome = outcome_of("ask_user", "built_in", call.arguments, {"success": text}, state)
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
-    events = announce(QuestionAnswered(question=question, answer=text, **ids), BranchEnd(**about, **ids))
+    events = announce(QuestionAnswered(question=asked["question"], answer=text, **ids), BranchEnd(**about, **ids))
     ended = exit_of(manual_finish(state)) if answer.manual_finish else None
     return {"call": None, "outcome": outcome, "early_exit": ended, "events": events}
-
-
-def _choices(given: object) -> list[str]:
-    """The answers that the question offers, each once."""
-    texts = [text.strip() for text in given if isinstance(text, str)] if isinstance(given, list) else []
-    return [*dict.fromkeys(filter(None, texts))]
 
 
 # ANSWER: an intermediate answer goes to the person, and the flow continues.

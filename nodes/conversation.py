@@ -379,7 +379,7 @@ def _output(participant: RunsTools, done: FinishedCall) -> APIOutput:
     else:
         status = BAD_REQUEST if done.call.dangling else FAILED if done.ran else REJECTED
         output = APIOutput(status_code=status, data=result.error)
-    return replace(output, usage=done.summary.usage) if done.summary else output
+    return replace(output, usage=done.usage) if done.usage else output
 
 
 def _approval(done: FinishedCall) -> str:

@@ -11,7 +11,8 @@ from segue.core.models import ModelRequest
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 
-from .context import NodeContext, NodeRuntime, announce, node_context, window
+from .context import NodeContext, NodeRuntime, announce, node_context
+from .history import window
 from .model_call import LiveText, ask_model, refused_call, whole_answer
 from .task import TaskState, additions, amended, begin, compose_result, end_task, joined, read_added_messages
 

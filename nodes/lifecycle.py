@@ -21,6 +21,8 @@ from segue.core.errors import InvalidMessage, InvalidPlan, ModelUnreachable, Sto
 from segue.core.events import Durable, ErrorRaised, Lifecycle, Phase, PlanUpdate, Token
 from segue.core.lifecycle import (
     MOST_TASKS,
+    SPAWNED,
+    SPAWNING,
     Context,
     Coordinator,
     EngineEventType,
@@ -54,9 +56,11 @@ from .context import (
     node_context,
     truncate,
     truncate_together,
-    window,
 )
-from .model_call import Listener, ask_model, refuse_unreadable
+from .digest import NOT_SAID
+from .history import window
+from .model_call import MOST_ASKS, Listener, ask_model, refuse_unreadable
+from .subtasks import Spawner, add_spawned, spawned_events
 from .task import (
     Assignment,
     NestedLedger,
@@ -110,7 +114,7 @@ class LifecycleState(TaskState, total=False):
     wave: list[str]
     """The ids of the tasks under way. EXECUTING."""
     outcomes: Records
-    """One a task that was carried out: {step_id, answer, error, history, calls, unknown, usage}; `unknown` are
+    """One a task that was carried out: {step_id, answer, error, history, calls, unknown, usage, spawned}; `unknown` are
     lines about calls of unknown outcome. EXECUTE_SUBTASK."""
     folded: int
     """How many of the outcomes are in `steps` and `results` already. EXECUTING."""
@@ -137,6 +141,8 @@ class SubTaskWork(TypedDict):
     """The tasks that it depends on, as dicts of `SubTask` with their `answer`."""
     calls: list[dict[str, Any]]
     """Calls that it made already."""
+    steps: NotRequired[list[dict[str, Any]]]
+    """All tasks of the run; a task that was begun before has none."""
     attachments: NotRequired[list[dict[str, Any]]]
     """The files of the message; a task that was begun before has none."""
     earlier: NotRequired[list[AnyMessage]]
@@ -265,6 +271,7 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
         "step": step,
         "needed": [{**steps[need], "answer": state["results"].get(need, "")} for need in step["depends_on"]],
         "calls": state["calls"].get(task_id, []),
+        "steps": state["steps"],
         "attachments": attachments_of(state["messages"]),
         "earlier": before_objective(state["messages"]),
         "place": list(steps).index(task_id) + 1,
@@ -432,7 +439,8 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
         except Exception as error:  # noqa: BLE001 - a coordinator is anybody's code: the run ends and says why
             why = phrase("no_context", state["language"], why=str(error) or type(error).__name__)
             return {"failure": {"error": why, "phase": state["phase"]}}
-        context = _bounded(found, work.agent.budget.prompt_tokens)
+        most = work.agent.budget.prompt_tokens // SHARE
+        context = {kind: list(_within_budget(texts, most)) for kind, texts in found.items()}
         counts = {f"{kind}_count": len(found[kind]) for kind in KINDS}
         left_out = {kind: n for kind in KINDS if (n := len(found[kind]) - len(context[kind]))}
         details = {**counts, **context, **({"left_out": left_out} if left_out else {})}
@@ -465,11 +473,6 @@ def _text(item: Any) -> str:
     return str(item)
 
 
-def _bounded(found: Mapping[str, list[str]], most_tokens: int) -> dict[str, list[str]]:
-    """The texts as prompts will show them: each truncated to its length, and no more of them than fit."""
-    return {kind: list(_within_budget(texts, most_tokens // SHARE)) for kind, texts in found.items()}
-
-
 def _within_budget(texts: Iterable[str], room: int) -> Iterable[str]:
     for text in texts:
         shown = truncate(text.encode("utf-8", "replace").decode("utf-8"), MOST_CHARS)
@@ -480,9 +483,6 @@ def _within_budget(texts: Iterable[str], room: int) -> Iterable[str]:
 
 
 # DECOMPOSING: break the goal down into tasks; after a complaint they are requested again.
-
-MOST_ASKS = 3
-"""Tasks that cannot be read or carried out are asked for twice more."""
 
 Decompose = Callable[[str], Awaitable[object]]
 """Breaks a goal down without a model: gives the list of tasks."""
@@ -640,10 +640,12 @@ def executing(concurrency: int) -> LifecycleNode:
         """Skip tasks that need a failed one and start those that are ready; the run completes when none is left."""
         if runtime.drain_requested:
             return {"held": True}
-        folded = _fold(state)
-        tasks, lost = _skip(folded_tasks(state), state["language"])
+        folded, task_id = _fold(state), state["task_id"]
+        tasks, added = await add_spawned(folded_tasks(state), _new_outcomes(state), node_context(runtime), task_id)
+        tasks, lost = _skip(tasks, state["language"])
         update: LifecycleState = {**folded, "steps": as_steps(tasks), "wave": []}
-        events = [event for task in lost for event in _skipped_events(state["task_id"], task, tasks)]
+        events = spawned_events(task_id, state["objective"], added, tasks)
+        events += [event for task in lost for event in _skipped_events(task_id, task, tasks)]
         begins = next_tasks(tasks)[:concurrency]
         if begins and (spent := _spent(state, runtime)):
             failure = {"error": spent, "phase": state["phase"], "limit": "seconds"}
@@ -730,10 +732,12 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
         about = {"i": state["place"], "n": state["total"], "description": task.description}
         banner = phrase("lifecycle_task", state["language"], **about)
         work.emit(Phase(task_id=state["task_id"], step_id=task.step_id, content=banner))
+        spawner = Spawner(work, state["task_id"], task.step_id, state.get("steps", [state["step"]]))
+        SPAWNING.set(spawner)
         try:
             out = await _in_time(graph, state, task, work)
         except Failed as failed:
-            return _update(state, task, {"answer": "", "error": str(failed)}, [])
+            return _update(state, task, {"answer": "", "error": str(failed), SPAWNED: await spawner.added([])}, [])
         result, own = out["result"], out["messages"][len(_earlier(state, work)) :]
         fresh = [message for message in own if not message.additional_kwargs.get("brief")]
         made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
@@ -741,7 +745,8 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
         unknown = unknown_calls(result["history"], state["language"])
         answer = "\n\n".join([result["answer"], *unknown])
         outcome = {"answer": answer, "error": error, "history": result["history"], "unknown": unknown}
-        return _update(state, task, {**outcome, "usage": result["usage"]}, made)
+        outcome |= {SPAWNED: await spawner.added(made), "usage": result["usage"]}
+        return _update(state, task, outcome, made)
 
     return node
 
@@ -787,8 +792,9 @@ def _is_call(message: AnyMessage) -> bool:
 def _update(
     state: SubTaskWork, task: SubTask, outcome: Mapping[str, Any], messages: list[AnyMessage]
 ) -> LifecycleState:
-    task_id, error, total = state["task_id"], outcome["error"], state["total"]
-    details: dict[str, Any] = {"task_id": task.step_id}
+    task_id, error, added = state["task_id"], outcome["error"], len(outcome[SPAWNED])
+    total = state["total"] + added
+    details: dict[str, Any] = {"task_id": task.step_id, **({"added": added} if added else {})}
     if error:
         details |= {"error": error, "result": outcome["answer"], "progress": state["completed"] / total}
         event = engine_event(task_id, EngineEventType.TASK_FAILED, {**details, "skipped": False})
@@ -830,7 +836,7 @@ def _task_text(task: SubTask, tools: Mapping[str, Tool]) -> str:
     return f"{task.description}: {task.action}({as_json(task.params)})"
 
 
-_BRIEF = {"brief": True}
+_BRIEF = {NOT_SAID: True}
 """Marks a subtask's instructions, which are not part of the thread's history."""
 
 
@@ -930,10 +936,16 @@ def _conclusion(tasks: Sequence[SubTask]) -> SubTask | None:
 
 
 async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
-    """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
+    """Write the result, an error where a task failed; subtasks that were sent too late to begin are skipped."""
     work = node_context(runtime)
     added = cast(LifecycleState, await read_added_messages(state, work))
-    task_id, tasks = state["task_id"], tasks_of(state["steps"])
+    task_id = state["task_id"]
+    tasks, late = await add_spawned(tasks_of(state["steps"]), (), work, task_id)
+    tasks = skip_steps(tasks, {task.step_id: phrase("lifecycle_ending", state["language"]) for task in late})
+    state = {**state, "steps": as_steps(tasks)}
+    skipped = spawned_events(task_id, state["objective"], late, tasks)
+    for task in tasks[len(tasks) - len(late) :]:
+        skipped += _skipped_events(task_id, task, tasks)
     answer = whole_answer(state)
     work.emit(Token(task_id=task_id, content=answer))
     undone = [task for task in tasks if task.status is not Status.DONE]
@@ -950,8 +962,9 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
     finished = engine_event(task_id, EngineEventType.ENGINE_COMPLETED, details)
     update: LifecycleState = {
         "messages": [*added.get("messages", ()), AIMessage(answer)],
+        "steps": state["steps"],
         "result": result,
-        "events": announce(finished, *end_task(state, result)),
+        "events": announce(*skipped, finished, *end_task(state, result)),
     }
     return joined(added, update)
 

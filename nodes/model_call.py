@@ -1,6 +1,5 @@
 """Calls of a model: files, spending limits, streaming, usage, and extraction of objects."""
 
-import asyncio
 import json
 import re
 import time
@@ -119,10 +118,12 @@ class _Sent:
         return "the files in a prompt are limited" if self.left < min(least, file.tokens) else ""
 
 
+MOST_ASKS = 3
+"""How often a model is asked for the same thing whose replies cannot be used, the first time included."""
+
 # The answer of a task as an object: read from the text, or asked of a model until it fits.
 
 T = TypeVar("T")
-MOST_ASKS = 3
 
 
 async def extract(
@@ -136,7 +137,7 @@ async def extract(
     """The answer as `read` gives it; one that it can read costs no call.
 
     Raises:
-        UnreadableReply: the model did not manage it in three tries.
+        UnreadableReply: the model did not manage it in `MOST_ASKS` tries.
         ModelError: the model cannot be asked, or cannot write one.
     """
     try:
@@ -610,19 +611,20 @@ async def _ask(
     ids: Mapping[str, Any],
     language: str,
 ) -> CompletedCall:
+    _pause_if_stopped(work)
     request = await with_files(work, as_asked(work, request))
     reserved = await reserve(work, request, ids["task_id"], language)
-    started, received = time.monotonic(), _Received()
+    started, received, is_cut = time.monotonic(), _Received(), False
     with streamed_message() as message:
         live = LiveReply(work, ids, language, message)
         listener = listen(live)
         try:
-            async with asyncio.timeout(work.agent.budget.seconds) as limit:
+            async with work.services.model_calls.within(work.agent.budget.seconds) as limit:
                 reply = await _reply(work, request, live, listener, received)
         except TimeoutError:
             if not limit.expired():
                 raise
-            reply = received.truncated()
+            is_cut, reply = work.services.model_calls.stopped, received.truncated()
         except Exception:
             if reserved and received.is_empty:
                 reserved.release()
@@ -632,7 +634,14 @@ async def _ask(
             live.end()
     if reserved:
         await reserved.settle(reply, received.thoughts)
+    if is_cut:
+        _pause_if_stopped(work)
     return _counted(work, request, reply, "".join(received.thoughts), live, usage, time.monotonic() - started)
+
+
+def _pause_if_stopped(work: NodeContext) -> None:
+    while work.services.model_calls.stopped:
+        interrupt({"kind": PAUSE})  # returns only answers to questions before this call
 
 
 TRUNCATED_CALL = "The reply was truncated at its length limit and nothing was run: write a shorter one."
@@ -786,6 +795,9 @@ def as_asked(work: NodeContext, request: ModelRequest) -> ModelRequest:
     if not request.may_answer:
         settings.pop("max_tokens", None)
     instructions, form = [*options.instructions], options.answer_format
+    if options.known:
+        listed = "\n".join(f"- {text}" for text in options.known)
+        instructions.insert(0, phrase("known_of_user", work.context.language or "en", facts=listed))
     if form and request.may_answer:
         schema = as_json(form.json_schema)
         instructions.append(render("answer_format", work.context.language or "en", schema=schema))

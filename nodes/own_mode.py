@@ -97,8 +97,7 @@ async def run_graph(
     live = _Live(work, state["task_id"], state["language"], services.own_nodes)
     checkpoint = runtime.execution_info.checkpoint_id if runtime.execution_info else ""
     recorded = _Recorded(work, state["task_id"], checkpoint)
-    counted, before = len(services.used), await services.used_before()
-    before = max(state["usage"], before, key=lambda usage: usage.get("calls", 0))
+    counted, before = len(services.used), await services.used_before() or state["usage"]
     context = AppContext.carrying(services, **{**work.context.model_dump(), "mode": ""})
     places: dict[str, Any] = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
     if graph.cache:

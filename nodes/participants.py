@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 
 from segue.core.actor import OPERATOR
 from segue.core.agents import Agent
-from segue.core.calls import Tool
+from segue.core.calls import BY_SEGUE, Tool
 from segue.core.context import RunContext
 from segue.core.conversation import (
     API,
@@ -400,6 +400,7 @@ def _ask(setting: Setting, conversation: Conversation) -> str:
         "question": spoken(last) if last else phrase("begin_talk", setting.language),
         "role": setting.role.value,
         "calls": [],
+        BY_SEGUE: True,
     }
     answer = interrupt(question)
     if not isinstance(answer, Mapping):

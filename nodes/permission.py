@@ -43,7 +43,7 @@ from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, 
 from segue.core.records import Call
 from segue.passages import text_of
 from segue.prompts.catalogue import error_text, phrase, render
-from segue.tools.calls import argument_error
+from segue.tools.calls import SCRATCHPAD, argument_error
 
 from .context import (
     REF,
@@ -138,10 +138,6 @@ VERSIONS = "versions"
 """In a stored answer: the digests of the tools that were asked about, by the indexes of their calls."""
 
 
-_SCRATCHPAD = "__pregel_scratchpad"
-"""Where LangGraph keeps the answers for a node."""
-
-
 def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated: Collection[str]) -> dict[int, Verdict]:
     """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit.
 
@@ -181,7 +177,7 @@ def _answered_now() -> frozenset[int]:
 
     They are asked about again whatever was found since, so that no answer goes unread.
     """
-    pad = get_config().get("configurable", {}).get(_SCRATCHPAD)
+    pad = get_config().get("configurable", {}).get(SCRATCHPAD)
     answers = [*pad.resume, pad.get_null_resume(False)] if pad else []
     known = (answer.get(VERSIONS) or {} for answer in answers if isinstance(answer, Mapping))
     return frozenset(int(index) for versions in known for index in versions)
@@ -248,13 +244,12 @@ def decide_call(call: AnyCall, verdict: Verdict, task_id: str, tool: Tool) -> An
     return move_call(call, approved)
 
 
-def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
-    """What a person decided, and the tools that they allowed from here on."""
+def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], agent_id: str, **ids: Any) -> list[Durable]:
+    """What a person decided, and the tools of the agent that they allowed from here on."""
     given = [(call, verdicts[call["index"]]) for call in calls]
     allowed = dict.fromkeys(
         (str(verdict.rule(call)), verdict.always, call["version"]) for call, verdict in given if verdict.always
     )
-    agent_id = work.agent.agent_id
     return [
         ApprovalGiven(verdicts=_entries(calls, verdicts), **ids),
         *(PermissionGranted(agent_id=agent_id, tool=rule, scope=s, version=v, **ids) for rule, s, v in allowed),
@@ -575,11 +570,12 @@ async def summarized(work: NodeContext, value: Any, ids: Mapping[str, Any], lang
 
 def seen_result(result: CallResult, ref: str, language: str, summary: str = "") -> dict[str, Any]:
     """What the model sees of a hidden result: the reference to it, its type, and a summary."""
-    bare = replace(result, stack="", sources=None, secret=False)
+    bare = replace(result, stack="", sources=None, secret=False, used=None)
     if not result.success:
         return replace(bare, error=phrase("hidden_error", language)).json()
     reference = reference_to(ref)
-    shown: dict[str, Any] = {REF: reference, "type": _type_of(result.value)}
+    kind = next((name for type_, name in _TYPES if isinstance(result.value, type_)), "null")
+    shown: dict[str, Any] = {REF: reference, "type": kind}
     if isinstance(result.value, list):
         shown["length"] = len(result.value)
     if summary:
@@ -590,7 +586,11 @@ def seen_result(result: CallResult, ref: str, language: str, summary: str = "") 
 
 def seen_outcome(outcome: Mapping[str, Any], key: CallKey, language: str) -> Mapping[str, Any]:
     """A stored outcome as the model may see it."""
-    return seen_result(CallResult.of(outcome), recall_ref(key), language) if outcome.get(HIDDEN) else outcome
+    return (
+        seen_result(CallResult.of(outcome), recall_ref(key), language)
+        if outcome.get(HIDDEN)
+        else CallResult.without_labels(outcome)
+    )
 
 
 def is_callers_error(result: CallResult, call: PendingCall, tool: Tool | None) -> bool:
@@ -599,8 +599,3 @@ def is_callers_error(result: CallResult, call: PendingCall, tool: Tool | None) -
 
 
 _TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))
-
-
-def _type_of(value: Any) -> str:
-    """The type of a JSON value."""
-    return next((name for kind, name in _TYPES if isinstance(value, kind)), "null")

@@ -3,21 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Send
-from pydantic import ValidationError
+from langgraph.types import Send, interrupt
 from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
-from segue.core.calls import CallKey, CallResult, CallStatus, Done, PendingCall, Proposed, Tool, move_call
-from segue.core.decision import read_object
+from segue.core.calls import (
+    ASK_USER,
+    PAUSE,
+    CallKey,
+    CallPhase,
+    CallResult,
+    CallStatus,
+    Done,
+    PendingCall,
+    Proposed,
+    Tool,
+    move_call,
+)
+from segue.core.decision import read_clarification, read_object
 from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
-from segue.core.events import Durable, ErrorRaised, Phase, Token
+from segue.core.events import Durable, ErrorRaised, Phase, QuestionAnswered, Token
 from segue.core.events import PlanUpdate as PlanUpdated
-from segue.core.models import ModelReply, ModelRequest, add_usages
+from segue.core.models import ModelReply, ModelRequest, Usage, add_usages
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
@@ -35,8 +46,6 @@ from .calls import (
     step_event,
     step_events,
     undone_line,
-    with_answers,
-    with_awaited_result,
 )
 from .context import (
     REF,
@@ -53,13 +62,13 @@ from .context import (
     follow,
     node_context,
     plan_schema,
-    references,
     resolve_arguments,
     truncate_result,
     truncate_together,
-    window,
 )
+from .history import window
 from .model_call import (
+    MOST_ASKS,
     CompletedCall,
     Listener,
     LiveText,
@@ -70,6 +79,8 @@ from .model_call import (
     whole_answer,
 )
 from .permission import is_to_call, reason_clause, reference_to, vetted_steps
+from .plan_review import plan_actions, read_draft, referenced_steps, review
+from .questions import ask_question
 from .task import (
     PlannedTask,
     Records,
@@ -99,6 +110,21 @@ class PlannedCall(PendingCall):
     action: str
     params: dict[str, Any]
     """The step's tool and parameters when the call was made of it."""
+    used: Usage | None = None
+    """What the models used for it before it waited."""
+
+
+def merge_wave(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A new wave, or the one that is under way with those of its calls in place that wait now."""
+    waiting = {call["scope"]: call for call in new if waits(call)}
+    if len(waiting) == len(new) and waiting.keys() <= {call["scope"] for call in old} and new:
+        return [waiting.get(call["scope"], call) for call in old]
+    return new
+
+
+def waits(call: Mapping[str, Any]) -> bool:
+    """Whether a call of a wave waits for its result, or for an answer to what its tool asks."""
+    return PlannedCall.of(call).state.phase is CallPhase.WAITING
 
 
 class PlanState(TaskState, total=False):
@@ -126,11 +152,12 @@ class PlanState(TaskState, total=False):
     """Steps that untrusted text has no part in: {action, params}. INIT, DECOMPOSE."""
     repaired: list[str]
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
-    wave: list[dict[str, Any]]
-    """Calls of the steps that are under way, as `PlannedCall.json`. SCHEDULE."""
+    wave: Annotated[list[dict[str, Any]], merge_wave]
+    """Calls of the steps that are under way, as `PlannedCall.json`. SCHEDULE, and EXECUTE_STEP for one that waits."""
     outcomes: Records
-    """What ran: a wave's entry with its `result` and the `usage` of its summary, `announced` where the events say how
-    the step ended. EXECUTE_STEP, and SCHEDULE for what could not be run."""
+    """What ran: a wave's entry with its `result` and the `usage` of the models, its `count` in the budget where that is
+    not 1, and `announced` where the events say how the step ended. EXECUTE_STEP, and SCHEDULE for what could not be
+    run."""
     gave_up: str
     """GIVE_UP."""
 
@@ -149,6 +176,8 @@ class StepWork(TypedDict):
     place: int
     """Of the step in its plan, from 1."""
     total: int
+    together: list[list[str]]
+    """The scope and the tool of each call of the wave."""
 
 
 # Steps of a plan: their banners, those that failed or are in doubt, and references to their results.
@@ -184,7 +213,7 @@ def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
     arguments = resolve_arguments(call.params, partial(_look_up, outcomes=ran))
     taken = {}
     for name, value in call.params.items():
-        if refs := [ran[step]["ref"] for step in referenced_steps(value)]:
+        if refs := [ran[step]["ref"] for step in referenced_steps(value) if ran[step]["name"] != ASK_USER]:
             taken[name] = refs
     return replace(call, arguments=arguments, taken=taken or None)
 
@@ -202,6 +231,8 @@ def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
         return call
     if not isinstance(call.decision, Proposed):
         raise _not_changed(call, "a person decided about its call")
+    if not isinstance(call.state, Proposed):
+        raise _not_changed(call, "its call waits for a result or an answer")
     try:
         again = resolved(call_of(step, state), state)
     except DanglingReference as error:
@@ -265,12 +296,6 @@ def unrepaired(steps: Sequence[Step], state: PlanState) -> list[Step]:
     return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["repaired"]]
 
 
-def referenced_steps(params: Any) -> list[str]:
-    """The ids of the steps that parameters refer to."""
-    parts = [reference.split(".") for reference in references(params)]
-    return [part[1] for part in parts if len(part) > 1 and part[0] == "steps"]
-
-
 def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
     """The part of a step's result that a reference leads to; of a hidden one, the reference by which calls get it.
 
@@ -295,9 +320,6 @@ def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
 
 # Routers of the plan graph.
 
-MOST_ASKS = 3
-"""A plan that cannot be read or run is asked for twice more."""
-
 
 def after_make_plan(state: PlanState) -> Literal["DECOMPOSE", "MAKE_PLAN", "GIVE_UP"]:
     """An unreadable plan is asked again, then another mode takes over."""
@@ -313,14 +335,20 @@ def after_decompose(state: PlanState) -> Literal["SCHEDULE", "MAKE_PLAN", "GIVE_
     return "MAKE_PLAN" if state["asked"] < MOST_ASKS else "GIVE_UP"
 
 
-def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWER"]:
-    """Send the wave out, have a failed plan revised, or answer."""
+def after_schedule(state: PlanState) -> list[Send] | Literal["SCHEDULE", "MAKE_PLAN", "ANSWER"]:
+    """Send the calls out that have no outcome, once none waits; have a failed plan revised, or answer."""
+    if any(map(waits, state["wave"])):
+        return "SCHEDULE"
     if state["wave"]:
+        ran = {outcome["scope"] for outcome in state["outcomes"]}
         total = len(state["plan"])
         places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}
-        shared = {"task_id": state["task_id"], "language": state["language"], "total": total}
-        calls = [dispatched(PlannedCall.of(call), state) for call in state["wave"]]
-        return [Send("EXECUTE_STEP", {**shared, "call": c.json(), "place": places[c.step_id]}) for c in calls]
+        together = [[call["scope"], call["name"]] for call in state["wave"]]
+        shared = {"task_id": state["task_id"], "language": state["language"], "total": total, "together": together}
+        calls = [dispatched(PlannedCall.of(call), state) for call in state["wave"] if call["scope"] not in ran]
+        nodes = ["ASK_USER" if call.name == ASK_USER else "EXECUTE_STEP" for call in calls]
+        sent = [{**shared, "call": call.json(), "place": places[call.step_id]} for call in calls]
+        return [Send(node, work) for node, work in zip(nodes, sent, strict=True)]
     return "MAKE_PLAN" if state["complaint"] else "ANSWER"
 
 
@@ -390,11 +418,12 @@ def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget))
     own = agent_prompt(work.agent, language, state["objective"])
-    system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
+    ask = phrase("plan_asking", language) if work.asks_user else ""
+    system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known, ask=ask)
     return ModelRequest(
         purpose="plan",
         messages=[SystemMessage(system), objective_message(state)],
-        schema=plan_schema(work.tools),
+        schema=plan_schema(work.tools, work.asks_user),
         tools=[tool.spec for tool in work.tools.values()],
     )
 
@@ -410,6 +439,8 @@ def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict
         ran = [{name: each[name] for name in _SHOWN if name in each} for each in state["outcomes"]]
         done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2)
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
+        if state["draft"]:
+            known["rejected_plan"] = state["draft"]
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
     return known
 
@@ -428,53 +459,56 @@ async def decompose_calls(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> PlanUpdate:
-    work = node_context(runtime)
-    draft = state["draft"] or {}
-    goal = str(draft.get("goal") or state["objective"])
-    old = tuple(Step(**step) for step in state["plan"])
+    work, language = node_context(runtime), state["language"]
     try:
-        new = _without_thoughts(_steps(draft["steps"]), old)
-        merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
-        repaired = [step.step_id for step in merged if step.status is Status.ERROR]
-        left = tuple(step for step in merged if step.step_id not in repaired or step.step_id in repeated)
-        validate(Plan(goal=goal, steps=left), work.tools)
+        plan = _read_plan(state["draft"] or {}, state, work)
     except InvalidPlan as error:
-        why = catalogue.error_text(error, state["language"])
+        why = catalogue.error_text(error, language)
         event = ErrorRaised(task_id=state["task_id"], message=why)
         return {"complaint": why, "draft": None, "events": announce(event)}
+
+    def check(draft: Mapping[str, Any]) -> None:
+        _read_plan(draft, state, work)
+
+    reviewed = review(work, plan.goal, plan.steps, check, task_id=state["task_id"], language=language)
+    if reviewed and reviewed.draft is None:
+        rejected = phrase("plan_rejected", language, why=reason_clause(reviewed.reason, language))
+        return {"complaint": rejected, "asked": 0, "events": announce(*reviewed.events)}
+    if reviewed and reviewed.draft and reviewed.edited:
+        plan = _read_plan(reviewed.draft, state, work)
+    merged = plan.steps
     if not answers and merged[-1].phase == "generation" and not merged[-1].uses_tool:
         merged = merged[:-1]
     steps = [step.model_dump(mode="json") for step in merged]
-    banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
+    banner = phrase("plan_made", language, goal=plan.goal, n=len(steps))
     work.emit(Phase(task_id=state["task_id"], content=banner))
-    updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
-    update: PlanUpdate = {"goal": goal, "plan": steps, "repaired": repaired, "draft": None, "asked": 0, "complaint": ""}
+    updated = PlanUpdated(task_id=state["task_id"], goal=plan.goal, steps=steps)
+    repaired = [step.step_id for step in merged if step.status is Status.ERROR]
+    update: PlanUpdate = {
+        "goal": plan.goal,
+        "plan": steps,
+        "repaired": repaired,
+        "draft": None,
+        "asked": 0,
+        "complaint": "",
+    }
     vetted = await vetted_steps(work, state["task_id"], merged, state.get("vetted", ()))
-    return {**update, "vetted": vetted, "events": announce(updated)}
+    return {**update, "vetted": vetted, "events": announce(*(reviewed.events if reviewed else ()), updated)}
 
 
-def _steps(drafted: list[Any]) -> tuple[Step, ...]:
-    """The steps; one that declares no dependencies follows the one before it and what its parameters refer to.
+def _read_plan(draft: Mapping[str, Any], state: PlanState, work: NodeContext) -> Plan:
+    """The plan of a draft behind what is done of the last one.
 
-    One without a description has the name of its tool.
+    Raises:
+        InvalidPlan: it cannot run.
     """
-    steps: list[Step] = []
-    for place, item in enumerate(drafted, start=1):
-        if not isinstance(item, dict):
-            raise InvalidPlan("Step {place} is not an object.", place=place)
-        try:
-            step = Step(**{**_without_nulls(item), "step_id": str(item.get("step", item.get("step_id", place)))})
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InvalidPlan("Step {place}: {where}: {why}.", place=place, where=where, why=first["msg"]) from error
-        needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
-        needs += [need for need in referenced_steps(step.params) if need not in needs]
-        needs = [need for need in needs if need != step.step_id]
-        said = step.description or (step.action if step.uses_tool else "")
-        changes = {"depends_on": tuple(needs), "description": said}
-        steps.append(step.model_copy(update=changes))
-    return tuple(steps)
+    goal = str(draft.get("goal") or state["objective"])
+    old = tuple(Step(**step) for step in state["plan"])
+    new = _without_thoughts(read_draft(draft.get("steps")), old)
+    merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
+    left = tuple(step for step in merged if step.status is not Status.ERROR or step.step_id in repeated)
+    validate(Plan(goal=goal, steps=left), plan_actions(work.tools, work.asks_user))
+    return Plan(goal=goal, steps=merged)
 
 
 def _without_thoughts(new: tuple[Step, ...], old: Sequence[Step]) -> tuple[Step, ...]:
@@ -498,11 +532,6 @@ def _without_repeats(
     return tuple(kept.get(step.step_id, step) for step in merged), repeated
 
 
-def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
-    known = ("action", "params", "description", "phase", "depends_on")
-    return {name: item[name] for name in known if item.get(name) is not None}
-
-
 # SCHEDULE: fold in what ran, then pick the steps that run next, once a person has approved those that need it.
 
 MOST_REPLANS = 2
@@ -510,17 +539,25 @@ MOST_REPLANS = 2
 
 
 async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
-    """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan."""
+    """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan.
+
+    While a call of the last wave waits, only its result is awaited.
+    """
     work = node_context(runtime)
+    if any(map(waits, state["wave"])):
+        calls, _, _ = await runner_of(state, work).prepare([PlannedCall.of(call) for call in state["wave"]])
+        return {"wave": [call.json() for call in calls]}
     added = cast(PlanUpdate, await read_added_messages(state, work))
     ran, settled = last_wave(state), settled_steps(state)
-    spent = limit_reached(state, work)
+    spent = limit_reached(state, work) or any(outcome.get(_ENDED) for outcome in ran)
     left = work.agent.budget.tool_calls - _calls(state)
     runner = runner_of(state, work, state.get("vetted", ()))
     chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
     wave, broken = _wave(chosen, state)
-    begun = _failed(settled, broken)
-    failed = [] if state["replans"] >= MOST_REPLANS else unrepaired(begun, state)
+    begun = end_steps(begin_steps(settled, [outcome["step_id"] for outcome in broken]), broken)
+    revisable = state["replans"] < MOST_REPLANS
+    failed = unrepaired(begun, state) if revisable else []
+    answered = revisable and _ends_with_question(ran, begun)
     pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
         "messages": [*pairs, *added.get("messages", ())],
@@ -530,18 +567,28 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     }
     if summaries := [outcome["usage"] for outcome in ran if "usage" in outcome]:
         update["usage"] = add_usages([state["usage"], *summaries])
-    if (failed or added) and not spent:
-        replans = state["replans"] + bool(failed)
+    if (failed or added or answered) and not spent:
+        replans = state["replans"] + bool(failed or answered)
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
+        if answered:
+            question, text = ran[-1]["arguments"]["question"], CallResult.of(ran[-1]["result"]).value
+            answer = phrase("user_answered", state["language"], question=question, answer=text)
+            complaint = "; ".join(filter(None, [complaint, answer]))
         update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
         return joined(added, update)
-    wave, given = await _approved(wave, runner)
+    wave, given = await _prepared(wave, runner)
     emit_thoughts(settled, chosen, state, work)
     update |= {
         "wave": [call.json() for call in wave],
         **_moved(state, settled, begin_steps(begun, [call.step_id for call in wave]), wave, given),
     }
     return joined(added, update)
+
+
+def _ends_with_question(ran: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> bool:
+    """Whether the plan ends with the answer to a question, so that what follows from it is still to be planned."""
+    answered = any(outcome["name"] == ASK_USER and CallResult.of(outcome["result"]).success for outcome in ran)
+    return answered and not any(step.uses_tool and step.status is Status.PENDING for step in steps)
 
 
 def runner_of(state: PlanState | StepWork, work: NodeContext, vetted: Sequence[Mapping[str, Any]] = ()) -> CallRunner:
@@ -556,9 +603,15 @@ def runner_of(state: PlanState | StepWork, work: NodeContext, vetted: Sequence[M
     return CallRunner(work, work.tools, state["task_id"], state["language"], ids, planned=planned, shown=shown)
 
 
-async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
-    """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
-    calls, given = await runner.decide([replace(call, index=place) for place, call in enumerate(wave)])
+async def _prepared(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
+    """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs.
+
+    Calls that the task's client carries out wait from here on. In the ledger the index of a step's call is 0; a
+    question needs one for each call.
+    """
+    calls, given, _ = await runner.prepare([replace(call, index=place) for place, call in enumerate(wave)])
+    if given:
+        calls, _, _ = await runner.prepare(calls)  # they are decided: the client's begin to wait
     return [replace(call, index=0) for call in calls], given
 
 
@@ -587,12 +640,8 @@ def _rejected(outcome: Mapping[str, Any]) -> bool:
 
 def _calls(state: PlanState) -> int:
     """The calls that count against the budget."""
-    return sum(not _rejected(outcome) for outcome in state["outcomes"])
-
-
-def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """The plan with the steps failed whose calls cannot be made."""
-    return end_steps(begin_steps(steps, [outcome["step_id"] for outcome in broken]), broken)
+    counted = [each for each in state["outcomes"] if not _rejected(each) and each["name"] != ASK_USER]
+    return sum(outcome.get("count", 1) for outcome in counted)
 
 
 def _choose(steps: tuple[Step, ...], runner: CallRunner) -> tuple[Step, ...]:
@@ -639,18 +688,17 @@ def _moved(
     announced = {outcome["step_id"] for outcome in last_wave(state) if outcome.get("announced")}
     ended = step_events(old, [step for step in settled if step.step_id not in announced], ids)
     begins = step_events(settled, begun, ids)
-    events = announce(*ended, *given, *begins, *call_events(wave, False, ids))
+    calls = [call for call in wave if call.name != ASK_USER]
+    events = announce(*ended, *given, *begins, *call_events(calls, False, ids))
     return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
 
 
 def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
     """The wave's calls and results, as the thread's history keeps them; `first` counts the calls before them."""
-    calls = [
-        Settled(
-            f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], CallKey(task_id, o["scope"], 0)
-        )
-        for place, o in enumerate(ran)
-    ]
+    calls = []
+    for place, o in enumerate(ran):
+        key = None if o["name"] == ASK_USER else CallKey(task_id, o["scope"], 0)
+        calls.append(Settled(f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], key))
     return exchange("", calls) if calls else []
 
 
@@ -658,21 +706,59 @@ def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> lis
 
 
 async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
-    """Run the call through the ledger and say how the step ended; SCHEDULE folds its outcome into the plan."""
+    """Run the call through the ledger and say how the step ended; SCHEDULE folds its outcome into the plan.
+
+    A call that waits goes back to SCHEDULE.
+    """
     work = node_context(runtime)
-    call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
+    call, ids = PlannedCall.of(state["call"]), {"task_id": state["task_id"]}
+    together = {CallKey(state["task_id"], scope, 0): name for scope, name in state.get("together", ())}
+    runner = replace(runner_of(state, work), together=together)
     work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
-    call, used = with_answers(call)
     ran = await runner.run([call])
-    while waiting := runner.waiting([call], ran):  # nothing else interrupts the graph in this node
-        ran = await runner.run([with_awaited_result(waiting[0], state["language"], used)])
+    while ran[0].result.is_paused:
+        interrupt({"kind": PAUSE})
+        ran = await runner.run([call])
+    used = add_usages([call.used or {}, ran[0].usage])
+    if waiting := runner.waiting([call], ran):
+        return {"wave": [{**each.json(), "used": used} for each in waiting]}
     outcome = describe_outcome(ran[0], work, state["task_id"])
-    if ran[0].summary:
-        outcome["usage"] = ran[0].summary.usage
+    outcome.pop("used", None)
+    if used:
+        outcome["usage"] = used
+    if ran[0].count > 1:
+        outcome["count"] = ran[0].count
     running = Step(step_id=call.step_id, description=call.description, status=Status.RUNNING)
     (step,) = end_steps((running,), [outcome])
     events = announce(*result_events(ran, work, ids), step_event(step, ids))
     return {"outcomes": [{**outcome, "announced": True}], "events": events}
+
+
+# ASK_USER: a step that asks the user a question, whose result is the answer.
+
+_ENDED = "ended"
+"""In an outcome: the person ended the task instead of answering."""
+
+
+async def ask_user(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
+    """Interrupt the graph until a person has answered; they may also end the task."""
+    language, ids = state["language"], dict[str, Any](task_id=state["task_id"])
+    call, answered, ended = PlannedCall.of(state["call"]), list[Durable](), False
+    node_context(runtime).emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], language))
+    try:
+        asked = read_clarification(call.arguments)
+    except UnreadableReply as error:
+        result = CallResult.failed(catalogue.error_text(error, language))
+    else:
+        answer = ask_question(asked["question"], asked["choices"], language)
+        ended, text = answer.manual_finish, answer.text or phrase("question_ended", language)
+        result = CallResult.failed(text) if ended else CallResult.done(text)
+        answered = [QuestionAnswered(question=asked["question"], answer=text, step_id=call.step_id, **ids)]
+    outcome = move_call(call, Done(Proposed(), result.json(), "")).json()
+    running = Step(step_id=call.step_id, description=call.description, status=Status.RUNNING)
+    (step,) = end_steps((running,), [outcome])
+    done = {**outcome, "announced": True, **({_ENDED: True} if ended else {})}
+    return {"outcomes": [done], "events": announce(*answered, step_event(step, ids))}
 
 
 # REACT: hand the plan to the react graph, which carries it out with judgement.
@@ -702,9 +788,6 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
 
 # ANSWER: write the answer from the results.
 
-MOST_EMPTY = 3
-"""How often the answer is asked for while it is empty."""
-
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Stream the answer, close the plan, and say which steps failed."""
@@ -722,7 +805,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         written = whole_answer(work, asked.reply, language)
     else:
         empty = phrase("answer_empty", language)
-        why = phrase("spent_unreadable", language, n=MOST_EMPTY, error=empty)
+        why = phrase("spent_unreadable", language, n=MOST_ASKS, error=empty)
         written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
     text = "\n\n".join([written, *_unknown(old, state)])
     if rest := text.removeprefix(asked.streamed):
@@ -753,7 +836,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:
     """The calls: one, or more where the first ones failed."""
     calls = [await _ask(state, work, state["usage"])]
-    while not calls[-1].reply.text.strip() and not is_truncated(work, calls[-1].reply) and len(calls) < MOST_EMPTY:
+    while not calls[-1].reply.text.strip() and not is_truncated(work, calls[-1].reply) and len(calls) < MOST_ASKS:
         calls.append(await _ask(state, work, calls[-1].usage))
     return calls
 
@@ -780,7 +863,8 @@ def _answer_request(state: PlanState, work: NodeContext) -> ModelRequest:
 def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
     """What the answer is written from; a person's edit shows, as the step's description does not know of it."""
     edit = {name: outcome[name] for name in ("original", "arguments")} if "original" in outcome else {}
-    return {"step": outcome["description"], "tool": outcome["name"], **edit, "result": outcome["result"]}
+    asked = {"question": outcome["arguments"].get("question")} if outcome["name"] == ASK_USER else {}
+    return {"step": outcome["description"], "tool": outcome["name"], **asked, **edit, "result": outcome["result"]}
 
 
 def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:

@@ -1,19 +1,22 @@
 """The react graph: routes and nodes."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from segue.core.calls import RECALL, CallResult, PendingCall
-from segue.core.decision import ActionType, Decision
+from segue.core.calls import ASK_USER, RECALL, CallResult, PendingCall
+from segue.core.decision import ActionType, Decision, RequestedCall
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import (
     Action,
     AttemptRestarted,
+    Durable,
     ErrorRaised,
     Observe,
     Phase,
     PlanUpdate,
+    QuestionAnswered,
     RecursionStart,
     RestartReason,
     StepUpdate,
@@ -23,13 +26,14 @@ from segue.core.events import (
 from segue.core.models import REFUSAL
 from segue.core.plan import Plan, Step, validate
 from segue.prompts.catalogue import error_text, phrase
+from segue.tools.adapters.agents import TASK
 
 from .calls import (
     UNREADABLE,
-    add_summaries,
     answer_steps,
     begin_steps,
     brief,
+    count_usage,
     describe_outcome,
     end_steps,
     repeated_failure,
@@ -37,20 +41,23 @@ from .calls import (
     result_events,
     show_problem,
     step_events,
+    steps_of_calls,
 )
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
-from .model_call import CompletedCall, Listener, LiveReply, ask_model, cut_answer, is_truncated
-from .permission import vetted_steps
+from .model_call import MOST_ASKS, CompletedCall, Listener, LiveReply, ask_model, cut_answer, is_truncated
+from .permission import reason_clause, vetted_steps
+from .plan_review import is_same_plan, plan_actions, read_draft, review
+from .questions import ask_question
 from .react_prompt import (
-    MOST_UNREADABLE,
+    ANSWERED,
     ReactState,
     ReactUpdate,
+    agents_under_way,
     all_rounds,
     announced_calls,
     calls_of,
     control_exchange,
     decision_of,
-    full_answer,
     ids_of,
     key_of,
     limit_reached,
@@ -70,7 +77,7 @@ def after_input(state: ReactState) -> Literal["CALL_LLM", "FINISH"]:
     return "FINISH" if state["spent"] else "CALL_LLM"
 
 
-def after_call_llm(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "REMEND", "ANSWER", "INPUT"]:
+def after_call_llm(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "REMEND", "ASK_USER", "ANSWER", "INPUT"]:
     """The decision's action; an unreadable reply and a mere reflection go back to INPUT."""
     decision = state["decision"]
     match decision["action_type"] if decision else "":
@@ -80,6 +87,8 @@ def after_call_llm(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "REMEND", 
             return "PLAN"
         case "REMEND":
             return "REMEND"
+        case "CLARIFY":
+            return "ASK_USER"
         case "ANSWER":
             return "ANSWER"
         case _:
@@ -89,6 +98,11 @@ def after_call_llm(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "REMEND", 
 def after_call_tool(state: ReactState) -> Literal["CALL_TOOL", "INPUT"]:
     """Calls that are left run next, each behind a boundary where a pause can be taken."""
     return "CALL_TOOL" if state["calls"] else "INPUT"
+
+
+def after_ask_user(state: ReactState) -> Literal["INPUT", "FINISH"]:
+    """The person ended the task instead of answering."""
+    return "FINISH" if state["spent"] else "INPUT"
 
 
 def after_remend(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "INPUT"]:
@@ -173,6 +187,8 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     added = cast(ReactUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     protocol, ids, current = protocol_of(work), ids_of(state), state
+    if arrived := await _results_that_arrived(state, work):
+        return joined(added, _joining(state, arrived, work))
 
     def listen(live: LiveReply) -> Listener:
         live.heading = _heading(current)
@@ -188,8 +204,13 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         prose, unread = prose_answer(asked.reply, state, work), error_text(error, state["language"])
         if prose is None:
             return joined(added, _unreadable(asked, unread, state, work))
-        why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
+        why = phrase("prose_answer", state["language"], n=MOST_ASKS)
         decision, errors = prose, [ErrorRaised(message=f"{unread} {why}", **ids)]
+    if decision.action_type is ActionType.ANSWER and (left := agents_under_way(state, work)):
+        if asked.streamed:
+            work.emit(AttemptRestarted(attempt=1, reason=RestartReason.CONTINUED.value, **ids))
+        waiting: ReactUpdate = {**_joining(state, left, work, asked.event), "usage": asked.usage}
+        return joined(added, waiting)
     if decision.control_id or any(call.call_id for call in decision.tool_calls):
         decision = decision.model_copy(update={"kept": dict(asked.reply.kept)})
     if asked.reply.finish_reason == REFUSAL:
@@ -213,6 +234,25 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return joined(added, update)
+
+
+async def _results_that_arrived(state: ReactState, work: NodeContext) -> Mapping[str, str]:
+    """The agents in the background that have ended, as `agents_under_way`."""
+    under_way, calls = agents_under_way(state, work), work.services.agent_calls
+    ended = await calls.ended(under_way) if calls and under_way else ()
+    return {task_id: under_way[task_id] for task_id in ended}
+
+
+def _joining(state: ReactState, agents: Mapping[str, str], work: NodeContext, *events: Durable) -> ReactUpdate:
+    """The round that has the results of agents in the background: a call of each, which no model decided."""
+    made = [RequestedCall(name=name, arguments={TASK: task_id}) for task_id, name in agents.items()]
+    decision = Decision(action_type=ActionType.CALL_TOOL, tool_calls=tuple(made))
+    calls = calls_of(state, decision)
+    return {
+        "decision": decision.model_dump(mode="json"),
+        "calls": [call.json() for call in calls],
+        "events": announce(*events, *_events(state, decision, [], calls, work)),
+    }
 
 
 def _decision(asked: CompletedCall, state: ReactState, work: NodeContext) -> Decision:
@@ -305,17 +345,22 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = calls if spent else runner.next_group(calls)
     ran = await runner.run(group)
-    if waiting := runner.waiting(calls, ran):
-        return {"calls": [call.json() for call in waiting]}
+    waiting = runner.waiting(calls, ran)
+    usage = count_usage(state["usage"], ran, again=bool(waiting))
+    if waiting:
+        update: ReactUpdate = {"calls": [call.json() for call in waiting]}
+        if usage:
+            update["usage"] = usage
+        return update
     outcomes = [*state["outcomes"], *(describe_outcome(done, work, state["task_id"]) for done in ran)]
-    update: ReactUpdate = {
+    update = {
         "calls": [call.json() for call in calls[len(group) :]],
         "outcomes": outcomes,
-        "tool_calls": state["tool_calls"] + sum(done.ran for done in ran),
+        "tool_calls": state["tool_calls"] + sum(done.count for done in ran),
         "events": announce(*result_events(ran, work, ids_of(state))),
     }
-    if any(done.summary for done in ran):
-        update["usage"] = add_summaries(state["usage"], ran)
+    if usage:
+        update["usage"] = usage
     return update if update["calls"] else _settle(update, state, outcomes)
 
 
@@ -355,9 +400,12 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     try:
         validate(Plan(goal=state["objective"], steps=merged))
     except InvalidPlan as error:
-        why = error_text(error, state["language"])
-        failed = record_of(state, decision.action_type.value, decision, error=why)
-        return {"records": [failed], "events": announce(ErrorRaised(message=why, **ids_of(state)))}
+        return _without_plan(state, error_text(error, state["language"]))
+    given, rejected = list[Durable](), ""
+    if not is_same_plan(old, merged):
+        merged, given, rejected = _reviewed(state, old, merged, node_context(runtime))
+    if rejected:
+        return _without_plan(state, rejected, given)
     steps = [step.model_dump(mode="json") for step in merged]
     vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
     lines = "\n".join(f"{step.step_id}. {step.description}" for step in merged)
@@ -368,8 +416,34 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "vetted": vetted,
         "records": [record_of(state, decision.action_type.value, decision)],
         "messages": control_exchange(decision, {"success": "The plan is taken over."}),
-        "events": announce(PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),
+        "events": announce(*given, PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),
     }
+
+
+def _without_plan(state: ReactState, why: str, given: Sequence[Durable] = ()) -> ReactUpdate:
+    """The plan is not taken over: the next round is told why."""
+    decision = decision_of(state)
+    failed = record_of(state, decision.action_type.value, decision, error=why)
+    return {"records": [failed], "events": announce(*given, ErrorRaised(message=why, **ids_of(state)))}
+
+
+def _reviewed(
+    state: ReactState, old: tuple[Step, ...], steps: tuple[Step, ...], work: NodeContext
+) -> tuple[tuple[Step, ...], list[Durable], str]:
+    """The plan after a person's review where it has changed, the events of that, and why they rejected it."""
+    language = state["language"]
+
+    def read(draft: Mapping[str, Any]) -> tuple[Step, ...]:
+        new = replan_steps(old, read_draft(draft.get("steps")))
+        return validate(Plan(steps=new), plan_actions(work.tools, work.asks_user)).steps
+
+    reviewed = review(work, state["objective"], steps, read, language=language, **ids_of(state))
+    if reviewed is None:
+        return steps, [], ""
+    if reviewed.draft is None:
+        why = reason_clause(reviewed.reason, language)
+        return steps, [*reviewed.events], phrase("plan_rejected", language, why=why)
+    return read(reviewed.draft) if reviewed.edited else steps, [*reviewed.events], ""
 
 
 # REMEND: take a diagnosis and carry its correction on.
@@ -409,6 +483,29 @@ def _refused(state: ReactState, why: str, repairs: int) -> ReactUpdate:
     }
 
 
+# ASK_USER: the task waits for the user's answer, which is what the next recursion goes on with.
+
+
+async def ask_user(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Interrupt the graph until a person has answered; they may also end the task."""
+    decision, ids = decision_of(state), ids_of(state)
+    answer = ask_question(decision.question, decision.choices, state["language"])
+    text = answer.text or phrase("question_ended", state["language"])
+    asked = decision.model_copy(update={"control_id": decision.control_id or f"{state['trace_id']}-0"})
+    steps = tuple(Step(**step) for step in state["plan"])
+    (step_id,) = steps_of_calls([(ASK_USER, decision.output)], steps, decision.step_id)
+    outcome = {"step_id": step_id, "name": ASK_USER, "result": {"success": text}}
+    moved = end_steps(begin_steps(steps, [step_id]), [outcome], decision.step_status_update)
+    answered = QuestionAnswered(question=decision.question, answer=text, **ids)
+    return {
+        "plan": [step.model_dump(mode="json") for step in moved],
+        "records": [{**record_of(state, decision.action_type.value, decision), ANSWERED: text}],
+        "messages": control_exchange(asked, {"success": text}),
+        "spent": phrase("question_ended", state["language"]) if answer.manual_finish else "",
+        "events": announce(answered, *step_events(steps, moved, ids)),
+    }
+
+
 # ANSWER: the final answer goes into the history and ends the task.
 
 
@@ -420,8 +517,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     closed = answer_steps(steps, decision.step_status_update)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
-    whole = full_answer(state, text)
-    result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
+    result = react_result({**state, "plan": plan}, text, chars, decision.thought)
     if decision.truncated:
         result["truncated"] = True
     if decision.malformed:
@@ -445,9 +541,8 @@ async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     text = unfinished([outcome for record in state["records"] for outcome in record["results"]], why, language)
     work, ids = node_context(runtime), ids_of(state)
     work.emit(Token(content=text, **ids))
-    whole = full_answer(state, text)
     limit = limit_reached(state, work)
-    result = react_result(state, whole, work.agent.budget.result_chars, error=why, limit=limit)
+    result = react_result(state, text, work.agent.budget.result_chars, error=why, limit=limit)
     return {
         "messages": [AIMessage(text)],
         "result": result,

@@ -3,15 +3,17 @@
 The messages before the state only grow, so that a prompt begins as the one before it did and providers' caches hit.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import TypeAdapter, ValidationError
 
 from segue.core.agents import Agent
-from segue.core.calls import HIDDEN, RECALL, CallKey, CallResult, CallStatus, Ledger, PendingCall, Tool
+from segue.core.calls import ASK_USER, HIDDEN, RECALL, CallKey, CallResult, CallStatus, Ledger, PendingCall, Tool
 from segue.core.context import RunContext, Services
 from segue.core.decision import (
     ActionType,
@@ -23,6 +25,7 @@ from segue.core.decision import (
     holds_object,
     offered_name,
     read_arguments,
+    read_clarification,
     read_steps,
 )
 from segue.core.errors import UnreadableReply
@@ -31,12 +34,13 @@ from segue.core.models import ModelReply, ModelRequest, PromptSize, RawCall, Sen
 from segue.core.plan import Step
 from segue.core.records import Call
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
+from segue.tools.adapters.agents import LocalAgentTool
 
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, steps_of_calls
 from .context import (
     CONTROL_TOOLS,
     KEPT_CHARS,
-    Exchange,
+    REJECTED,
     NodeContext,
     Settled,
     as_json,
@@ -45,20 +49,18 @@ from .context import (
     described,
     envelope_schema,
     exchange,
-    kept_from,
-    latest,
-    left_out_results,
+    is_digest,
     recall_ref,
     recall_tool,
     ref_of,
-    shown_text,
     specs_of,
-    split,
     truncate,
     truncate_result,
-    window,
 )
+from .digest import Digest, Entry, digest_in, merge, of_call, of_text
+from .history import Exchange, compact, kept_beside_digest, left_out_results, shown_text, turn_text, window
 from .model_call import (
+    MOST_ASKS,
     TRUNCATED_CALL,
     Listener,
     LiveCalls,
@@ -191,10 +193,6 @@ def _status(outcome: dict[str, Any]) -> CallStatus:
     return CallResult.of(outcome["result"]).status
 
 
-MOST_UNREADABLE = 3
-"""Unreadable, empty or truncated replies in a row; then the task ends."""
-
-
 def unreadable_in_a_row(state: ReactState) -> int:
     """How many of the latest rounds had a reply that could not be read."""
     count = 0
@@ -207,12 +205,7 @@ def unreadable_in_a_row(state: ReactState) -> int:
 
 def prose_answer(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision | None:
     """The last unreadable reply's text as the answer, if it is plain text."""
-    if (
-        unreadable_in_a_row(state) + 1 < MOST_UNREADABLE
-        or reply.tool_calls
-        or reply.unreadable
-        or not reply.text.strip()
-    ):
+    if unreadable_in_a_row(state) + 1 < MOST_ASKS or reply.tool_calls or reply.unreadable or not reply.text.strip():
         return None
     if work.services.reply_options.required_tool:
         return None
@@ -246,7 +239,7 @@ def current_state(
         "current_recursion": {"trace_id": state["trace_id"]},
         "context": {
             "objective": state["objective"],
-            "constraints": {"tool_calls_left": budget.tool_calls - state["tool_calls"]},
+            "constraints": {"tool_calls_left": max(budget.tool_calls - state["tool_calls"], 0)},
             "plan": [_step(step) for step in state["plan"]],
             "memory": _newest(memory, budget.prompt_tokens // MEMORY_SHARE),
             "conversation": list(conversation),
@@ -292,7 +285,10 @@ def line_of(record: dict[str, Any]) -> str:
     outcome = "error" if record.get("error") else "ok"
     results = record.get("results", ())
     names = ", ".join(o["name"] for o in results)
-    line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
+    said = record.get("thought", "")
+    if ANSWERED in record:
+        said = f"{record['output']['question']} → {record[ANSWERED]}"
+    line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {said}"
     return with_refs(truncate(line, LINE_CHARS), [o["ref"] for o in results])
 
 
@@ -307,12 +303,17 @@ def available_tools(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
         return work.tools
 
     async def look_up(ref: str) -> str | None:
+        if turn := _TURN.fullmatch(ref):
+            return turn_text(work.services.earlier or state["messages"], int(turn[1]))
         earlier = await earlier_results(state, work.services.ledger)
         if not ref:
             return "\n".join(result.line for result in earlier.values())
         return await _whole(earlier[ref], work) if ref in earlier else None
 
     return {**work.tools, RECALL: recall_tool(look_up, work.agent.budget.result_chars // 2)}
+
+
+_TURN = re.compile(r"turn-(\d{1,9})")
 
 
 def offered(tools: Mapping[str, Tool], work: NodeContext) -> Mapping[str, Tool]:
@@ -330,6 +331,8 @@ def has_truncated(messages: Sequence[AnyMessage], result_chars: int) -> bool:
 
 
 ARGUMENT_CHARS = 120
+ANSWERED = "answered"
+"""In a record: what the user answered to its question."""
 
 
 @dataclass(frozen=True)
@@ -417,7 +420,10 @@ def json_request(state: ReactState, work: NodeContext) -> ModelRequest:
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     rendered, records = work.services.renderings.each, state["records"]
-    first = kept_from(rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken))
+    sizes, room = rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken)
+    first = kept_beside_digest(sizes, room, budget.prompt_tokens // MEMORY_SHARE)
+    if first:
+        spoken = conversation(_with_rounds(past, records[:first], state, work), budget.result_chars)
     texts = rendered(record_text, records[first:], budget.result_chars)
     if not first and not has_truncated(past, budget.result_chars) and not any(_TRUNCATED in text for text in texts):
         tools = offered(work.tools, work)
@@ -429,6 +435,30 @@ def json_request(state: ReactState, work: NodeContext) -> ModelRequest:
         tools=[tool.spec for tool in tools.values()],
         nudge=template("nudge", state["language"]) if texts and not work.state_last else "",
     )
+
+
+def _with_rounds(
+    past: Sequence[AnyMessage], left_out: Sequence[dict[str, Any]], state: ReactState, work: NodeContext
+) -> list[AnyMessage]:
+    """The earlier turns, with the rounds of this task that are left out in the digest before them."""
+    digest, rest = Digest(language=state["language"]), [*past]
+    if past and is_digest(past[0]):
+        digest, rest = digest_in(past[0]), [*past[1:]]
+    found = chain.from_iterable(work.services.renderings.each(_entries, left_out, digest.language))
+    standing = merge(digest, found, work.agent.budget.prompt_tokens // MEMORY_SHARE).message()
+    return [standing, *rest] if standing else rest
+
+
+def _entries(record: dict[str, Any], language: str) -> list[Entry]:
+    """What the digest says of a round: the user's answer to its question, and its calls."""
+    found = of_text(record[ANSWERED], record["trace_id"]) if ANSWERED in record else []
+    for outcome in record["results"]:
+        result = CallResult.of(outcome["result"])
+        status = REJECTED if result.status is CallStatus.REJECTED else "success" if result.success else "error"
+        found += of_call(
+            outcome["name"], outcome["arguments"], as_text(result.content), status, outcome["ref"], language
+        )
+    return found
 
 
 _TRUNCATED = " more characters: recall(ref="
@@ -450,7 +480,8 @@ def _offered(state: ReactState, work: NodeContext) -> tuple[str, ...]:
     if is_repeating(state):
         return ("ANSWER",)
     plan = () if last["action_type"] == "PLAN" and not last["error"] else ("PLAN",)
-    return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")
+    ask = ("CLARIFY",) if work.asks_user else ()
+    return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), *ask, "ANSWER")
 
 
 def _room(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoken: Sequence[Any]) -> int:
@@ -475,6 +506,8 @@ def read_json(reply: ModelReply, state: ReactState, work: NodeContext) -> Decisi
     results = (outcome["result"] for record in state["records"] for outcome in record["results"])
     refuse_quotation(reply.text, results, work.services.renderings)
     decision, known = decode(reply.text), {*work.tools, RECALL}
+    if decision.action_type is ActionType.CLARIFY and not work.asks_user:
+        raise UnreadableReply("This agent asks the user no questions: decide by what is known, or answer.")
     named = [call.model_copy(update={"name": offered_name(call.name, known)}) for call in decision.tool_calls]
     return decision.model_copy(update={"tool_calls": tuple(named)})
 
@@ -486,6 +519,8 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
         "thought": record.get("thought", ""),
         "action": {"result": {"action_type": record["action_type"], "output": record.get("output", {})}},
     }
+    if ANSWERED in record:
+        shown["result"] = {"answer": truncate(record[ANSWERED], result_chars)}
     if record.get("results"):
         shown["result"] = [
             {
@@ -537,7 +572,8 @@ def _instructions(state: ReactState, work: NodeContext, tools: Mapping[str, Tool
     language = state["language"]
     shown = described(tools, language, work.services.renderings)
     own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=shown)
-    return render("react", language, agent_prompt=own, tools=shown)
+    endings = phrase("react_endings_asking" if work.asks_user else "react_endings", language)
+    return render("react", language, agent_prompt=own, tools=shown, endings=endings)
 
 
 # The native protocol: a static system message, the thread's own messages, and last what they do not say of the state.
@@ -555,8 +591,8 @@ def native_request(state: ReactState, work: NodeContext) -> ModelRequest:
     specs = _specs(tools, state, work)
     fixed = tokens(system) + tokens(as_json(specs)) + size_of(attachments_of(state["messages"]), work)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - fixed)
-    left_out, kept = split(state["messages"], most, budget.result_chars, files=False)
-    shown = latest(left_out, kept)
+    found = compact(state["messages"], most, budget.result_chars, files=False)
+    shown, left_out = found.shown, found.left_out
     live = _live(state, work, map(_line, reversed(left_out)))
     if not left_out and not has_truncated(shown, budget.result_chars):
         specs = _specs(offered(work.tools, work), state, work)
@@ -576,7 +612,8 @@ def _specs(tools: Mapping[str, Tool], state: ReactState, work: NodeContext) -> l
         return own
     failed = any(record["error"] for record in state["records"])
     begins = not any(record["results"] for record in state["records"])
-    names = [*(["plan"] if state["plan"] or failed or begins else []), *(["remend"] if failed else [])]
+    ask = [ASK_USER] if work.asks_user else []
+    names = [*ask, *(["plan"] if state["plan"] or failed or begins else []), *(["remend"] if failed else [])]
     return [*own, *(CONTROL_TOOLS[name] for name in names)]
 
 
@@ -632,17 +669,16 @@ def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Deci
                 _ONLY_THOUGHT if reply.has_reasoning else "The reply is empty: call a tool, or answer."
             )
         return Decision(action_type=ActionType.ANSWER, answer=reply.text)
-    control = [call for call in calls if call.name in CONTROL_TOOLS]
+    control = [call for call in calls if call.name in CONTROL_TOOLS and (call.name != ASK_USER or work.asks_user)]
     if not control:
-        requested = tuple(_requested(call) for call in calls)
+        requested = tuple(
+            RequestedCall(name=call.name, arguments=read_arguments(call.name, call.arguments), call_id=call.id)
+            for call in calls
+        )
         return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=requested)
     if len(calls) > 1:
         raise UnreadableReply("Call {name} alone: nothing of this reply was run.", name=control[0].name)
     return _control(reply.text, control[0])
-
-
-def _requested(call: RawCall) -> RequestedCall:
-    return RequestedCall(name=call.name, arguments=read_arguments(call.name, call.arguments), call_id=call.id)
 
 
 def _control(thought: str, call: RawCall) -> Decision:
@@ -658,6 +694,9 @@ def _control(thought: str, call: RawCall) -> Decision:
             step_status_update=updates,
             control_id=call.id,
         )
+    if call.name == ASK_USER:
+        asked = read_clarification(arguments)
+        return Decision(thought=thought, action_type=ActionType.CLARIFY, control_id=call.id, **asked)
     return Decision(
         thought=thought,
         action_type=ActionType.REMEND,
@@ -781,6 +820,8 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
     recalls = any(call["name"] == RECALL for call in state["calls"])
     tools = available_tools(state, work) if recalls else work.tools
     language, n = state["language"], state["iteration"]
+    joins = _places_of_joins([*state["outcomes"], *state["calls"]], state, work)
+    places = [call["index"] for call in state["calls"] if call["index"] not in joins]
     return CallRunner(
         work,
         tools,
@@ -790,28 +831,55 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
         lambda call: refusal(call, state, work.agent.budget.tool_calls),
         planned=lambda call: {"action": call.name, "params": call.arguments} in state.get("vetted", ()),
         own=tools.keys() - work.tools.keys(),
+        later=True,
+        joins=joins,
+        behind=[key_of(state, place) for place in places],
         headings=() if state["outcomes"] else (phrase("react_plan", language), phrase("react_step", language, n=n)),
     )
 
 
+def agents_under_way(state: ReactState, work: NodeContext) -> dict[str, str]:
+    """The tasks of agents in the background whose results have not arrived, each with the name of its tool."""
+    found: dict[str, str] = {}
+    agents = {name: tool for name, tool in work.tools.items() if isinstance(tool, LocalAgentTool)}
+    if not agents:
+        return found
+    for outcome in (outcome for record in state["records"] for outcome in record["results"]):
+        if tool := agents.get(outcome["name"]):
+            found.pop(tool.joins(outcome["arguments"]), None)
+            if task_id := tool.begun(outcome["arguments"], CallResult.of(outcome["result"]).value):
+                found[task_id] = tool.name
+    return found
+
+
+def _places_of_joins(calls: Iterable[Mapping[str, Any]], state: ReactState, work: NodeContext) -> set[int]:
+    """The places of a reply's calls that have the result of an agent in the background: of each agent the first."""
+    under_way, found = agents_under_way(state, work), dict[str, int]()
+    for call in calls:
+        tool = work.tools.get(call["name"])
+        task_id = tool.joins(call["arguments"]) if isinstance(tool, LocalAgentTool) else ""
+        if under_way.get(task_id) == call["name"]:
+            found.setdefault(task_id, call["index"])
+    return {*found.values()}
+
+
 def announced_calls(state: ReactState, calls: Sequence[PendingCall], work: NodeContext) -> list[ToolCall]:
     """One event a call; they wait together where one of them needs a person's approval."""
-    runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state))
+    joins = _places_of_joins([call.json() for call in calls], state, work)
+    runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state), joins=joins)
     return call_events(calls, any(map(runner.is_undecided, calls)), ids_of(state))
+
+
+_CONTROLS = {ActionType.PLAN: "plan", ActionType.REMEND: "remend", ActionType.CLARIFY: ASK_USER}
 
 
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:
     """The call of a control tool and what came of it, where the decision came as one."""
     if not decision.control_id:
         return []
-    name = "plan" if decision.action_type is ActionType.PLAN else "remend"
+    name = _CONTROLS[decision.action_type]
     settled = Settled(decision.control_id, name, decision.output, result)
     return exchange(decision.thought, [settled], decision.kept)
-
-
-def full_answer(state: ReactState, text: str) -> str:
-    """The answer, behind what earlier rounds streamed of it."""
-    return "\n\n".join([*(record["said"] for record in state["records"] if record.get("said")), text])
 
 
 def key_of(state: ReactState, index: int) -> CallKey:
@@ -840,13 +908,18 @@ def history_entries(state: ReactState, result_chars: int) -> list[dict[str, Any]
 
 
 def react_result(
-    state: ReactState, answer: str, result_chars: int, thought: str = "", error: str = "", limit: str = ""
+    state: ReactState, text: str, result_chars: int, thought: str = "", error: str = "", limit: str = ""
 ) -> dict[str, Any]:
-    """The task's result; `thought` is that of the round which answers, `limit` the budget that was spent."""
+    """The task's result; `thought` is that of the round which answers, `limit` the budget that was spent.
+
+    The answer is `text`, behind what earlier rounds said before their calls.
+    """
+    preamble = "".join(f"{record['said']}\n\n" for record in state["records"] if record.get("said"))
     thoughts = [*((r["iteration"], r["thought"]) for r in state["records"]), (state["iteration"], thought)]
     return compose_result(
         "react",
-        answer,
+        preamble + text,
+        preamble=preamble,
         history=history_entries(state, result_chars),
         reasoning="\n".join(f"[{iteration}] {text}" for iteration, text in thoughts if text),
         plan=state["plan"],

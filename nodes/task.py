@@ -485,6 +485,7 @@ def compose_result(
     mode: str,
     answer: str,
     *,
+    preamble: str = "",
     history: Sequence[Mapping[str, Any]] = (),
     reasoning: str = "",
     plan: Sequence[Mapping[str, Any]] = (),
@@ -493,8 +494,9 @@ def compose_result(
     limit: str = "",
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """`{success, answer, mode, reasoning, history, plan?, open_steps?, usage, error?, limit?, truncated?}`.
+    """`{success, answer, preamble?, mode, reasoning, history, plan?, open_steps?, usage, error?, limit?, truncated?}`.
 
+    The answer begins with `preamble`, what was said before calls.
     Reasoning is {text, total_steps, tools_used}, a history entry {step, phase, action, result, description};
     `tools_used` are those that ran, in the order of first use. `limit` is the budget of the agent that was spent.
     """
@@ -502,6 +504,7 @@ def compose_result(
     result: dict[str, Any] = {
         "success": not error,
         "answer": answer,
+        **({"preamble": preamble} if preamble else {}),
         "mode": mode,
         "reasoning": {
             "text": f"<thinking>\n{reasoning}\n</thinking>",

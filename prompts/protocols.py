@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segue.core.calls import REVIEW_PLAN
 from segue.core.reviews import RESPOND, list_decisions
 
-from .catalogue import Language, Texts
+from .catalogue import Language, Texts, word
 from .verdicts import own_words, read_verdict
 
 _text = Texts("protocols")
+_LINE_END = "\n"
 
 
 def progress(kind: str, language: Language, **slots: object) -> str:
@@ -49,11 +51,37 @@ def no_answer(language: Language) -> str:
 
 
 def question_text(question: Mapping[str, Any], language: Language) -> str:
-    """The question, or the calls to approve with their arguments, after what is to be known of them."""
+    """The question with its choices, the calls to approve with their arguments, or the plan to review."""
     if question["kind"] == "approval":
+        plans = [call for call in question["calls"] if is_plan(call)]
         text = _text("approve", language, calls=_listed(question["calls"]))
+        if plans:
+            text = _text("review", language, plan="\n".join(plan_lines(plans[0]["arguments"], language)))
         return f"{question['problem']} {text}" if question.get("problem") else text
-    return str(question["question"])
+    return with_choices(str(question["question"]), question.get("choices", ()))
+
+
+def with_choices(question: str, choices: Sequence[str]) -> str:
+    """A question, and below it the answers that it suggests."""
+    return "\n".join([question, *(f"- {choice}" for choice in choices)])
+
+
+def is_plan(call: Mapping[str, Any]) -> bool:
+    """Whether a call that a person is asked about is a plan for review."""
+    return call["name"] == REVIEW_PLAN and isinstance(call["arguments"].get("steps"), list)
+
+
+def plan_lines(plan: Mapping[str, Any], language: str) -> list[str]:
+    """The goal and the steps of a plan that a person reviews, a line each."""
+    lines = [str(plan.get("goal", ""))]
+    for step in plan["steps"]:
+        action, params = step.get("action"), step.get("params") or {}
+        call = f" · {_listed([{'name': action, 'arguments': params}])}" if action and action != "none" else ""
+        after = ", ".join(map(str, step.get("depends_on") or ()))
+        needs = f" ({_text('plan_after', language, steps=after)})" if after else ""
+        status = f" [{word(step['status'], language)}]" if step.get("status") else ""
+        lines.append(f"{step['step']}. {step.get('description') or action}{call}{needs}{status}")
+    return lines
 
 
 def reply_notice(question: Mapping[str, Any], language: Language) -> str:
@@ -65,7 +93,7 @@ def reply_notice(question: Mapping[str, Any], language: Language) -> str:
     how = "reply_result" if RESPOND in verdicts else "reply"
     if not _may_all(question, "approve"):
         how = "reply_only_result"
-    return f"{text} {_text(how, language)}"
+    return f"{text}{'' if text.endswith(_LINE_END) else ' '}{_text(how, language)}"
 
 
 def go_on_request(language: Language) -> str:
@@ -85,9 +113,12 @@ def ask_again(question: Mapping[str, Any], session_id: str, language: Language) 
 
 
 def stop_notice(status: str, language: Language, *, resumed: bool = False) -> str:
-    """The sentence on a task that was paused or cancelled, or that the service resumes when it starts again."""
-    if status == "cancelled":
-        return _text("cancelled", language)
+    """The sentence on a task that was paused or cancelled, or that the service resumes when it starts again.
+
+    Of one that is done it says that its answer has no rest.
+    """
+    if status in ("cancelled", "done"):
+        return _text("cancelled" if status == "cancelled" else "complete", language)
     return _text("stopped" if resumed else "paused", language)
 
 
@@ -96,7 +127,7 @@ _CONTINUING = frozenset({"continue", "please continue", "go on", "resume", "继�
 
 def asks_to_continue(message: str) -> bool:
     """Whether a reply to `stop_notice` asks for the rest of the answer, and for nothing else."""
-    return message.strip(" \t\r\n.!。！,，").casefold() in _CONTINUING
+    return own_words(message).strip(" \t\r\n.!。！,，").casefold() in _CONTINUING
 
 
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:

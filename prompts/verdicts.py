@@ -73,10 +73,9 @@ _LONGEST = max(len(phrase.split()) for phrase in (*_YES, *_NO, *_NOT_NO, *_FILLE
 _YES_ZH, _FILLER_ZH = _listed(_APPROVING_ZH), _listed(_FILLING_ZH)
 _NO_ZH, _NOT_NO_ZH = tuple(_listed(_REFUSING_ZH)), tuple(_listed(_NO_REFUSAL_ZH))
 _LONGEST_ZH = max(map(len, (*_YES_ZH, *_FILLER_ZH)))
-Said = Literal["approve", "reject", ""]
 
 
-def read_verdict(text: str) -> Said:
+def read_verdict(text: str) -> Literal["approve", "reject", ""]:
     """What a text says: approve if every phrase of it approves, reject if its first phrase refuses; else neither.
 
     A text with anything besides, such as a condition or a question, decides nothing: it is for its reader to ask again.

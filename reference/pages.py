@@ -79,6 +79,7 @@ def write_pages(out: Path) -> None:
     shutil.copytree(ROOT / "docs", out)
     for source, name in (
         ("README.md", "index.md"),
+        ("README.zh.md", "index.zh.md"),
         ("CONTRIBUTING.md", "contributing.md"),
         ("CHANGELOG.md", "changes.md"),
     ):
@@ -130,6 +131,12 @@ def write_source(out: Path) -> None:
 
 def _relocated(text: str) -> str:
     """A page of the root folder with links that hold in the site."""
-    for old, new in (("](docs/", "]("), ("](CONTRIBUTING.md", "](contributing.md"), ("](CHANGELOG.md", "](changes.md")):
+    for old, new in (
+        ("](docs/", "]("),
+        ("](README.md)", "](index.md)"),
+        ("](README.zh.md)", "](index.zh.md)"),
+        ("](CONTRIBUTING.md", "](contributing.md"),
+        ("](CHANGELOG.md", "](changes.md"),
+    ):
         text = text.replace(old, new)
     return re.sub(r"\[([^\]]*)\]\((?:examples|LICENSE|benchmarks)[^)]*\)", r"\1", text)

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 import sys
 import tempfile
 from collections import Counter
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
     *("crash/", "recorded/", "test_studio.py", "test_wheel.py", "test_pytest_plugin.py"),
-    *("models/test_openai_faults.py", "models/test_ordinary_requests.py"),
+    *("models/test_openai_faults.py", "models/test_ordinary_requests.py", "models/test_moving_sessions.py"),
     *("checkpoints/test_damaged", "checkpoints/test_checksums.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
@@ -36,7 +37,7 @@ SLOW = (
     *("conformance/", "server/test_hostile_bodies.py", "server/test_killed_", "tools/test_mcp.py"),
     *("runtime/test_message_files.py", "telemetry/test_metrics.py", "telemetry/test_trace_export.py"),
     *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
-    *("examples/coding_agent/", "examples/data_analyst/"),
+    *("examples/coding_agent/", "examples/data_analyst/", "examples/test_migration.py"),
 )
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
@@ -50,6 +51,9 @@ EXACT = ("recorded/", "crash/test_sequences.py", "crash/test_postgres_kill.py")
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|OTEL|PROMETHEUS)_|_proxy$", re.IGNORECASE)
 MEMORY, ROOM = Path("/dev/shm"), 2**31
 """A folder in memory, where databases are written without waiting for a disk; used where so many bytes are free."""
+_REACHES = frozenset(
+    {"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"}
+)
 _folder = tempfile.TemporaryDirectory(prefix="segue-tests-")
 _attempts: list[str] = []
 
@@ -125,6 +129,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _place(item.path).startswith(LONG))
 
 
+@cache
 def _place(path: Path) -> str:
     """The path of a test's file in this folder, or in the one that it is in."""
     tests = Path(__file__).parent
@@ -144,13 +149,13 @@ def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
 
     An audit hook sees what a patched `socket.socket` would miss. It lasts as long as the process.
     """
+    if event not in _REACHES:  # most events are others: each look at an object's id is one
+        return
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         address = arguments[1]  # a name for a file socket, None for a connected one
         host = address[0] if isinstance(address, tuple) and isinstance(address[0], str) else None
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        host = arguments[0]
     else:
-        return
+        host = arguments[0]
     if not _is_here(host):
         _attempts.append(f"{event} {host!r}")
         raise NetworkBlocked(f"{event} to {host!r}: tests may reach loopback addresses only.")
@@ -217,6 +222,14 @@ def signatures() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "_model", model)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates() -> Iterator[None]:
+    """Read the root certificates once: every HTTP client does so, and nothing here speaks TLS to another machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
 
 

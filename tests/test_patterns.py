@@ -9,10 +9,11 @@ import pytest
 from segue.cli.views.console import markdown_text, one_line, printable, visible
 from segue.core.conversation import without_end
 from segue.core.decision import find_object, read_steps
-from segue.core.errors import UnreadableReply
+from segue.core.errors import InvalidWorkflow, UnreadableReply
 from segue.core.plan import lines_of, numbered_line, numbered_plan
 from segue.memory.files import blocks_of
 from segue.memory.folder import pieces_of
+from segue.memory.statements import find_statements
 from segue.models.offline import planner, understanding
 from segue.models.reply import ThinkTags
 from segue.nodes import participants
@@ -20,12 +21,14 @@ from segue.nodes.chat import rule_for
 from segue.nodes.model_call import JsonStrings
 from segue.passages import passages_of, rules_of
 from segue.prompts.catalogue import accepted_language, language_of, without_quotations
+from segue.testing.rehearsal.converter import convert_text
 from tests.adversarial import SHAPES, Shape, grows, patterns
 
 pytestmark = pytest.mark.slow
 BY_THEIR_READER = {
     "segue.prompts.catalogue._QUOTED": "without_quotations gives it closed quotation marks only",
     "segue.models.offline.understanding._QUOTED": "quotations gives it closed quotation marks only",
+    "segue.memory.statements._QUOTED": "own_sentences gives it closed quotation marks only",
 }
 """Patterns that are quadratic by themselves, and why no text makes them so."""
 
@@ -38,7 +41,7 @@ def think(given: str) -> None:
 
 def lenient(read: Callable[[str], object]) -> Callable[[str], object]:
     def run(given: str) -> None:
-        with suppress(UnreadableReply):
+        with suppress(UnreadableReply, InvalidWorkflow):
             read(given)
 
     return run
@@ -55,6 +58,7 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (numbered_line, tuple(Shape(unit, "step 1", "\n\0") for unit in (" ", ".1", "1", "一"))),
     (lambda given: list(JsonStrings().feed(given)), (Shape('{"'), Shape('{"a":"'), Shape("\\ud83d", '{"a":"'))),
     (think, (Shape("<think>"), Shape("</think>"), Shape("</thin", "<think>"), Shape("\u3000"))),
+    (find_statements, (Shape("“a"), Shape("i am "), Shape("我"), Shape("a, "), Shape("  ", "i like"))),
     (without_quotations, tuple(map(Shape, "“「『《`'\"/"))),
     (language_of, (Shape("“"), Shape("中"))),
     (accepted_language, (Shape("en;q=0.5,"), Shape("-"))),
@@ -73,6 +77,14 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
         tuple(map(Shape, ("“", "plan ", "a day ", ", then ", "need a ", "break ", "Aa ", "三天", "先", "。再"))),
     ),
     (lambda given: list(blocks_of(given)), (Shape("## 2026-01-01 00:00:00 UTC · round 1 · b\n\nTask t\n"),)),
+    (
+        lenient(lambda given: convert_text("a.mmd", given)),
+        (
+            Shape(" ", "graph TD\nA --"),
+            *(Shape(f"{kind}\n", "graph TD\n") for kind in ("A --> B", "A([", "x", "A -- x")),
+        ),
+    ),
+    (lenient(lambda given: convert_text("a.yaml", given)), (Shape("- [", "a: "), Shape("  ANSWER.a()\n", "pdl: |\n"))),
     (lambda given: pieces_of([("name", given)], 8000), (Shape("a\n\n"), Shape("\\"))),
 ]
 """Functions that read what users, models, tools and documents say, each with shapes of its own."""

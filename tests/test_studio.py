@@ -37,22 +37,55 @@ BEIJING_TOTAL = "2495"
 SHANGHAI = "帮我规划一个上海2日游，包括景点和美食"
 
 OWN_TOOLS = """
+import json
+
 import segue
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
 
 
 @segue.tool(needs_approval=True, keywords=("send", "发送"))
 def send(text: str = "hi") -> str:
     \"\"\"Send a text.\"\"\"
     return f"sent {text}"
+
+
+def reply(action, **output):
+    result = {"action_type": action, "output": output}
+    return AIMessage(json.dumps({"observe": "", "thought": "", "action": {"result": result}}))
+
+
+def asking():
+    asks = reply("CLARIFY", question="Which text?", choices=["hi", "bye"])
+    model = FakeMessagesListChatModel(responses=[asks, reply("ANSWER", answer="Thank you.")])
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", segue.graph("react", agents=[segue.Agent(agent_id="asking", model=model)]))
+    builder.add_edge(START, "ask").add_edge("ask", END)
+    return builder.compile()
+
+
+graph = asking()
 """
 OWN_AGENTS = """
+[[agent]]
+agent_id = "travel"
+tools = ["travel", "calculator", "clock"]
+
 [[agent]]
 agent_id = "own"
 model = "offline"
 tools = ["own_tools:send"]
 
+[[agent]]
+agent_id = "reviewed"
+model = "offline"
+tools = ["own_tools:send"]
+review_plan = true
+
 [modes]
 draft_and_check = "draft_modes:graph"
+asking = "own_tools:graph"
 """
 
 Json = dict[str, Any]
@@ -176,7 +209,7 @@ async def test_the_chat_graph_shows_its_modes_and_what_is_inside(client: Any) ->
     chat = await assistant(client, "chat")
     drawing = await client.assistants.get_graph(chat)
     modes = {edge["target"] for edge in drawing["edges"] if edge["source"] == "SELECT_MODE"}
-    assert modes == {*TALKS, "draft_and_check"} - {"chat"}
+    assert modes == {*TALKS, "draft_and_check", "asking"} - {"chat"}
     unfolded = await client.assistants.get_graph(chat, xray=True)
     assert {"direct:ANSWER", "react:CALL_LLM", "plan:EXECUTE_STEP"} <= {node["id"] for node in unfolded["nodes"]}
 
@@ -189,7 +222,7 @@ async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(clie
     assert schemas["state_schema"]["properties"].keys() >= {"messages", "task_id", "objective", "result", "events"}
     context = schemas["context_schema"]["properties"]
     assert context.keys() == {"agent", "mode", "user_id", "model", "language"}
-    assert context["agent"]["enum"] == ["", "own", "travel", "data"]
+    assert context["agent"]["enum"] == ["", "travel", "own", "reviewed"]
     assert {field["type"] for field in context.values()} == {"string"}
     assert all("default" in field for field in context.values())
 
@@ -322,6 +355,32 @@ async def test_a_fork_may_start_inside_a_mode(client: Any, thread: str) -> None:
     state = await client.threads.get_state(thread)
     assert state["next"] == []
     assert BEIJING_TOTAL in state["values"]["result"]["answer"]
+
+
+async def test_a_question_is_an_interrupt_that_its_answer_continues(client: Any) -> None:
+    thread = (await client.threads.create())["thread_id"]
+    context = {"agent": "own", "mode": "asking"}
+    await client.runs.wait(thread, "chat", input=said("send a text"), context=context)
+    (asked,) = (await client.threads.get_state(thread, subgraphs=True))["tasks"][0]["interrupts"]
+    assert asked["value"] == {"kind": "question", "question": "Which text?", "choices": ["hi", "bye"], "by_segue": True}
+    output = await client.runs.wait(thread, "chat", command={"resume": "bye"}, context=context)
+    assert output["result"]["answer"] == "Thank you."
+
+
+@pytest.mark.parametrize("graph", ["plan", "chat"])
+async def test_the_review_of_a_plan_is_an_interrupt_and_what_is_edited_is_what_runs(client: Any, graph: str) -> None:
+    thread = (await client.threads.create())["thread_id"]
+    context = {"agent": "reviewed", "mode": "plan"}
+    await client.runs.wait(thread, graph, input=said('send the text "hi"'), context=context)
+    (asked,) = (await client.threads.get_state(thread, subgraphs=True))["tasks"][0]["interrupts"]
+    (call,) = asked["value"]["calls"]
+    steps = [step for step in call["arguments"]["steps"] if step["action"] == "send"]
+    assert call["name"] == "review_plan" and steps
+    edited = {**call["arguments"], "steps": [{"step": 1, "action": "send", "params": {"text": "bye"}}]}
+    verdict = {"verdicts": [{"index": 0, "verdict": "edit", "arguments": edited}]}
+    await client.runs.wait(thread, graph, command={"resume": verdict}, context=context)
+    output = await client.runs.wait(thread, graph, command={"resume": "approve"}, context=context)  # of the call
+    assert "sent bye" in str(output)
 
 
 @pytest.mark.parametrize("graph", ["react", "chat"])

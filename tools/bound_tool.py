@@ -62,7 +62,11 @@ async def run_in_thread(name: str, function: Callable[[], T]) -> T:
     try:
         ended = await waiting
     except asyncio.CancelledError:
-        _leave(thread, name)
+        with _lock:
+            _forget_ended()
+            _left[thread] = name
+        if task := asyncio.current_task():
+            _leavers.add(task)
         raise
     if ended.error is not None:
         raise ended.error
@@ -98,14 +102,6 @@ def _deliver(waiting: "asyncio.Future[_Ended[T]]", ended: _Ended[T]) -> None:
         waiting.set_result(ended)
 
 
-def _leave(thread: threading.Thread, name: str) -> None:
-    with _lock:
-        _forget_ended()
-        _left[thread] = name
-    if task := asyncio.current_task():
-        _leavers.add(task)
-
-
 def _forget_ended() -> None:
     for thread in [thread for thread in _left if not thread.is_alive()]:
         del _left[thread]
@@ -128,6 +124,7 @@ class CallContext(_DirectlyInjectedToolArg):
 
     `idempotency_key` is the same after a crash, a resume and a fork, and on another worker. `attempt` is 2 where an
     earlier run of the call was interrupted, else 1. `step_id` and `trace_id` are empty where the call has none.
+    `index` is its place among the calls that were decided together.
     `result` is what the call returned that an undo takes back. `abandoned` is set before a call is cancelled that is
     not made again: it took too long, or its task was cancelled.
     """
@@ -140,6 +137,7 @@ class CallContext(_DirectlyInjectedToolArg):
     trace_id: str = ""
     user_id: str = ""
     attempt: int = 1
+    index: int = 0
     result: Any = None
     abandoned: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
@@ -230,7 +228,8 @@ class Marks:
 
     def shown(self, name: str) -> dict[str, Any]:
         """The `segue` key of a specification."""
-        return {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
+        shown = {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
+        return {**shown, "needs_approval": True} if self.needs_approval else shown
 
 
 class UnknownOutcome(Exception):

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import Field
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
+from segue.core.lifecycle import SPAWNING
+
 from .bound_tool import BoundTool, Wait
 from .registry import ToolSets, tool
 from .travel import TRAVEL
@@ -285,6 +287,20 @@ _FUNCTIONS = {name: _bounded(function) for name, function in _PLAIN.items()}
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
 
 
+@tool(read_only=True)
+async def spawn_subtask(
+    description: Annotated[str, Field(description="What is to be done, complete in itself.")],
+    depends_on: Annotated[list[str], Field(description="The ids of subtasks whose results it needs.")] = [],  # noqa: B006
+    priority: Annotated[int, Field(description="Lower runs first.")] = 0,
+    timeout: Annotated[float | None, Field(description="Seconds that it may take.")] = None,  # noqa: ASYNC109
+) -> dict[str, Any]:
+    """Add a subtask to the run that this subtask is a part of, for work that only now turns out to be needed."""
+    if (add := SPAWNING.get()) is None:
+        raise ValueError("spawn_subtask works within the subtasks of a lifecycle run only: do the work here.")
+    given = {"description": description, "dependencies": depends_on, "priority": priority, "timeout": timeout}
+    return (await add(given)).public
+
+
 def _data() -> tuple[BoundTool, ...]:
     """The tools over the data folder of the environment, loaded where somebody wants them: they need an extra."""
     from segue.tools.data.tools import data_tools
@@ -292,4 +308,14 @@ def _data() -> tuple[BoundTool, ...]:
     return data_tools()
 
 
-BUILTIN = ToolSets({"travel": TRAVEL, "calculator": CALCULATOR, "clock": CLOCK, "wait": WAIT, "data": _data})
+SPAWN_SUBTASK = (spawn_subtask,)
+BUILTIN = ToolSets(
+    {
+        "travel": TRAVEL,
+        "calculator": CALCULATOR,
+        "clock": CLOCK,
+        "wait": WAIT,
+        "data": _data,
+        "spawn_subtask": SPAWN_SUBTASK,
+    }
+)

@@ -27,10 +27,12 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from pydantic import BaseModel
 
-from segue.core.calls import CallResult, CallStatus, Execution, Tool, is_repeatable
+from segue.core.calls import CallResult, CallStatus, Execution, Tool, is_repeatable, read_question
+from segue.core.decision import storable_text
 from segue.core.errors import InvalidMessage, listed
 from segue.prompts.catalogue import error_text, phrase, rendered
 
+from .adapters.agents import DatabaseLost, LocalAgentTool
 from .bound_tool import (
     NOT_DONE,
     BadArguments,
@@ -137,13 +139,7 @@ def _digits(value: int) -> str:
 def _text(value: str) -> str:
     """A plain string that can be encoded: a lone half of a surrogate pair becomes U+FFFD."""
     plain = str.__str__(value)
-    if plain.isascii():
-        return plain
-    try:
-        plain.encode()
-    except UnicodeEncodeError:
-        return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return plain
+    return plain if plain.isascii() else storable_text(plain)
 
 
 def _key(key: Any) -> str:
@@ -359,7 +355,7 @@ class ToolExecutor:
         return tool.needs_approval
 
     def parallel(self, tool: Tool) -> bool:
-        return tool.read_only
+        return tool.read_only or isinstance(tool, LocalAgentTool)
 
     async def execute(self, execution: Execution) -> CallResult:
         """Run the call, unless it must not run now or its check knows the outcome.
@@ -380,7 +376,8 @@ class ToolExecutor:
             return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
             return unknown_outcome("call_doubtful", execution.language, tool=tool.name)
-        return await _attempt(tool, execution, tool.call)
+        result = await _attempt(tool, execution, tool.call)
+        return _refused_approval(result, execution) if result.status is CallStatus.ASKING else result
 
 
 TOOLS = ToolExecutor()
@@ -396,6 +393,7 @@ def _context_of(execution: Execution) -> CallContext:
         trace_id=execution.trace_id,
         user_id=execution.user_id,
         attempt=2 if execution.claim.state == "interrupted" else 1,
+        index=execution.key.index,
         result=execution.undone,
     )
 
@@ -482,17 +480,21 @@ async def _attempt(
     return _ended(running)
 
 
-_SCRATCHPAD, _SEND = "__pregel_scratchpad", "__pregel_send"
-"""Where LangGraph's config has the answers to a node's interrupts, and what stores them."""
+SCRATCHPAD, SEND, _RUNTIME = "__pregel_scratchpad", "__pregel_send", "__pregel_runtime"
+"""Where LangGraph's config has the answers to a node's interrupts, what stores them, and what stops a run.
+
+It publishes none of these names.
+"""
 
 
 def _with_answers(answers: Sequence[Any]) -> Context:
     """The context of a call whose tool gets these answers from `interrupt`, one after the other.
 
     LangGraph keeps answers by node, in the order of its interrupts: calls that run at once would take each other's.
+    A pause of the task stops no graph in the tool, which would begin anew: the call ends first.
     """
     context, config = copy_context(), var_child_runnable_config.get()
-    pad = (config or {}).get("configurable", {}).get(_SCRATCHPAD)
+    pad = (config or {}).get("configurable", {}).get(SCRATCHPAD)
     if config is None or pad is None:
         return context
     left = [*answers]
@@ -501,7 +503,9 @@ def _with_answers(answers: Sequence[Any]) -> Context:
         return None if not left else left.pop(0) if consume else left[0]
 
     own = dataclasses.replace(pad, interrupt_counter=count().__next__, get_null_resume=next_answer, resume=[])
-    places = {**config["configurable"], _SCRATCHPAD: own, _SEND: lambda writes: None}
+    places = {**config["configurable"], SCRATCHPAD: own, SEND: lambda writes: None}
+    if runtime := places.get(_RUNTIME):
+        places[_RUNTIME] = dataclasses.replace(runtime, control=None)
     context.run(var_child_runnable_config.set, {**config, "configurable": places})
     return context
 
@@ -520,6 +524,8 @@ async def _outcome(
         ran = phrase("call_unreadable", language, tool=name) + " "
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
+        if isinstance(value, CallResult):
+            return dataclasses.replace(value, value=read(value.value))
         return CallResult.done(read(value))
     except asyncio.CancelledError:
         raise
@@ -549,6 +555,19 @@ def _passed(interruption: BaseException) -> CallResult:
     return CallResult.asking(json_value(interruption.args[0][0].value))
 
 
+def _refused_approval(asking: CallResult, execution: Execution) -> CallResult:
+    """What a tool asks, or why it cannot: a graph that it runs asks about calls of its own.
+
+    That graph starts anew with the answer, and may make other calls then; an agent that is called goes on with its own.
+    """
+    question = read_question(asking.value)
+    names = dict.fromkeys(call["name"] for call in question.get("calls", ()))
+    if isinstance(execution.tool, LocalAgentTool) or question["kind"] != "approval" or [*names] == [execution.name]:
+        return asking
+    calls = rendered(listed(names), execution.language)
+    return CallResult.failed(phrase("call_asks_approval", execution.language, tool=execution.name, calls=calls))
+
+
 def _waiting(wait: Wait, execution: Execution) -> CallResult:
     try:
         return CallResult.waiting(wait.moment(execution.clock()), wait.event)
@@ -561,8 +580,8 @@ def _sentence(text: str) -> str:
 
 
 def _signals(error: BaseException) -> Iterator[BaseException]:
-    """LangGraph's own signals and a person's Ctrl-C, which pass, also out of a task group."""
-    if isinstance(error, GraphBubbleUp) or is_ctrl_c(error):
+    """LangGraph's own signals, a person's Ctrl-C and the loss of the database, which pass, also out of a task group."""
+    if isinstance(error, GraphBubbleUp | DatabaseLost) or is_ctrl_c(error):
         yield error
     elif isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:

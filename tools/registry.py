@@ -11,6 +11,7 @@ from segue.core.provenance import Hiding
 from segue.core.schedules import ApprovalSettings
 
 from .adapters.a2a import RemoteAgentTool
+from .adapters.agents import LocalAgentTool
 from .adapters.functions import bind_function
 from .adapters.mcp import McpTool
 from .bound_tool import BadArguments, BoundTool, Marks, tool
@@ -57,7 +58,7 @@ def _check_rules(agent: Agent, tools: Mapping[str, Tool]) -> None:
 
 
 def _marked(agent: Agent, tool: Tool, settings: ApprovalSettings) -> Tool:
-    if not isinstance(tool, BoundTool | McpTool | RemoteAgentTool):
+    if not isinstance(tool, BoundTool | McpTool | RemoteAgentTool | LocalAgentTool):
         return tool
     marks = tool.marks
     if isinstance(agent.approve, dict):

@@ -449,7 +449,9 @@ def generate_route(city: CityName, days: Days) -> dict[str, Any]:
     Days that no sight needs are free; `left_out` names the sights that find no room.
     """
     language, facts = language_of([city]), city_named(city)
-    per_day = _spread(facts["sights"], days)
+    sights = facts["sights"]  # by fame or longest first, whichever leaves the fewest out
+    orders = (sights, sorted(sights, key=lambda sight: -sight["hours"]))
+    per_day = max((_fill(order, days) for order in orders), key=lambda filled: sum(map(len, filled)))
     route = [
         {
             "day": index + 1,
@@ -514,12 +516,6 @@ def _sight(sight: Sight, language: Language) -> dict[str, Any]:
     local = {} if language == "zh" else {"name_zh": sight["name"]["zh"]}
     facts = {"type": translated(sight["kind"], language), "hours": sight["hours"], "ticket": sight["ticket"]}
     return {"name": sight["name"][language], **local, **facts}
-
-
-def _spread(sights: Sequence[Sight], days: int) -> list[list[Sight]]:
-    """The sights of each day, in the order, by fame or longest first, that leaves the fewest out."""
-    by_length = sorted(sights, key=lambda sight: -sight["hours"])
-    return max((_fill(order, days) for order in (sights, by_length)), key=lambda filled: sum(map(len, filled)))
 
 
 def _fill(sights: Sequence[Sight], days: int) -> list[list[Sight]]:

@@ -18,10 +18,11 @@ from psycopg.pq import TransactionStatus
 from segue.core.environment import without_password
 from segue.core.errors import DatabaseUnavailable, DatabaseUnreachable
 from segue.core.records import Json, Unowned, Worker
+from segue.core.task import ACTIVE
 
 from ..database import Connections
 from ..leases import POSTGRES_LEASE_SECONDS
-from ..ports import Connection, NotRepeatable
+from ..ports import Connection, NotRepeatable, sql_list
 from ..rows import next_version
 from .state import (
     CHANNEL,
@@ -51,7 +52,7 @@ T = TypeVar("T")
 PATIENCE = 20.0
 """Seconds to wait for a server that is gone: it may be restarting."""
 RETRY_EVERY = 0.1
-ATTEMPTS = 5
+MOST_ROLLBACKS = 5
 """How often transactions are carried out that the server rolls back because of others."""
 
 # The transaction's id, and the server's timeline: another server that takes over begins another one.
@@ -87,11 +88,7 @@ class PostgresSession:
         """Gives what is to be sent of streams, before what was committed after it."""
 
     def begin(self, *, synced: bool, waiting: bool = True) -> None:
-        """Begin a transaction, which is always synced.
-
-        Raises:
-            DatabaseUnavailable: the server cannot be reached, or is read-only.
-        """
+        """Begin a transaction, which is always synced."""
         with translated(self._path):
             connection = self._opened()
             try:
@@ -107,13 +104,9 @@ class PostgresSession:
         """Carry out `works` in the transaction that was begun, and commit it.
 
         They are carried out again where the server rolled them back because of others, or was stopped meanwhile.
-
-        Raises:
-            NotRepeatable: nobody knows whether it was committed, or the server is gone.
-            DatabaseUnavailable: nothing was changed.
         """
         with translated(self._path):
-            for _ in range(ATTEMPTS - 1):
+            for _ in range(MOST_ROLLBACKS - 1):
                 try:
                     return self._commit(works)
                 except _RolledBack:
@@ -195,12 +188,7 @@ class PostgresSession:
             self.close()
 
     def _require_commit(self, error: psycopg.OperationalError) -> None:
-        """Find out how a transaction ended whose connection was lost while it was committed.
-
-        Raises:
-            _RolledBack: it was not committed.
-            NotRepeatable: nobody knows.
-        """
+        """Find out how a transaction ended whose connection was lost while it was committed."""
         outcome = "unknown"
         with contextlib.suppress(psycopg.Error, DatabaseUnavailable):
             outcome = self._outcome()
@@ -232,11 +220,7 @@ class PostgresSession:
         return self._connection
 
     def _opened(self) -> PostgresConnection:
-        """The connection, opened where there is none.
-
-        Raises:
-            DatabaseUnavailable: the server cannot be reached, or refuses.
-        """
+        """The connection, opened where there is none."""
         if self._connection is not None and self._connection.is_lost():
             self.close()
         while self._connection is None:
@@ -307,12 +291,7 @@ def _renewing(address: str, path: str, timeout: float) -> PostgresSession:
 
 
 async def open_database(address: str) -> PostgresDatabase:
-    """Open the database that a URL names, creating or upgrading its tables.
-
-    Raises:
-        DatabaseUnavailable: the server cannot be reached, or the database not be written; the message says what to do.
-        DatabaseTooNew: a newer Segue wrote it.
-    """
+    """Open the database that a URL names, creating or upgrading its tables."""
     await asyncio.to_thread(_prepare, address)
     return PostgresDatabase(address)
 
@@ -324,11 +303,7 @@ def _prepare(address: str) -> None:
 
 @contextlib.contextmanager
 def reached(address: str) -> Iterator[tuple[PostgresConnection, str]]:
-    """A connection to the database that a URL names, and the database's name in messages.
-
-    Raises:
-        DatabaseUnavailable: the server cannot be reached, or refuses.
-    """
+    """A connection to the database that a URL names, and the database's name in messages."""
     path = without_password(address)
     try:
         connection = connect(address)
@@ -371,7 +346,7 @@ _LIST = "SELECT * FROM workers WHERE seen_at > ? ORDER BY started_at, owner"
 _QUEUED = "SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = ? AND status = 'todo'"
 # A task of a version that no worker has is taken by one that upgrades it, and by nobody where it keeps its version.
 # A job wakes somebody in the queue of the task's version, or where no worker has that, in one of this worker's.
-_UNOWNED = """
+_UNOWNED = f"""
     SELECT task_id, thread_id AS session_id, user_id, agent_id, agent_version, on_upgrade, mode,
         coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= :now AS expired, orphaned
@@ -380,7 +355,7 @@ _UNOWNED = """
             SELECT 1 FROM workers WHERE seen_at > :live AND agents::jsonb -> agent_id @> to_jsonb(agent_version)
         ) AS orphaned
     ) AS version
-    WHERE status IN ('pending', 'running', 'pausing') AND (CAST(:queues AS text[]) IS NULL OR (
+    WHERE status IN ({sql_list(ACTIVE)}) AND called_by IS NULL AND (CAST(:queues AS text[]) IS NULL OR (
         (NOT orphaned OR CASE on_upgrade WHEN 'pin' THEN false ELSE
             agent_id = ANY(CAST(:agents AS text[]))
             AND (on_upgrade IS NOT NULL OR agent_id = ANY(CAST(:upgrades AS text[])))
@@ -648,11 +623,7 @@ class ServerReport:
 
 
 def check_database(address: str) -> ServerReport:
-    """Look at the database that a URL names.
-
-    Raises:
-        DatabaseUnavailable, DatabaseTooNew: it cannot be used.
-    """
+    """Look at the database that a URL names."""
     with reached(address) as (connection, path):
         check_server(connection, path)
         row = connection.execute(_SERVER).fetchone()

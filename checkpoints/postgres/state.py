@@ -480,12 +480,7 @@ _KINDS = {
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Translate errors about the server and the database; an error in a statement is raised as it is.
-
-    Raises:
-        DatabaseUnavailable: it is unreachable, read-only, full, damaged or not ours.
-        InvalidMessage: a text has a NUL character.
-    """
+    """Translate errors about the server and the database; an error in a statement is raised as it is."""
     try:
         yield
     except psycopg.Error as error:
@@ -628,11 +623,7 @@ def _short(name: str) -> str:
 
 
 def missing_migrations(connection: Connection, path: str) -> list[Path]:
-    """The files of the installed procrastinate that its tables lack.
-
-    Raises:
-        DatabaseUnavailable: a newer procrastinate created or upgraded them.
-    """
+    """The files of the installed procrastinate that its tables lack."""
     stored = connection.execute(_LAST_MIGRATION).fetchone()[0] or FIRST_MIGRATION
     folder = Path(str(distribution("procrastinate").locate_file("procrastinate/sql/migrations")))
     installed = sorted(folder.glob("*.sql"))
@@ -682,7 +673,7 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-FIRST = 17
+FIRST = 18
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A key has the collation "C", as in SQLite: it is compared by its bytes, whatever the database's language.
@@ -725,11 +716,7 @@ _LANGGRAPH = "SELECT coalesce(max(v), -1) FROM checkpoint_migrations"
 
 
 def check_server(connection: PostgresConnection, path: str) -> None:
-    """Make sure that the server can hold a database of ours.
-
-    Raises:
-        DatabaseUnavailable: it is too old, or the database has another encoding than UTF-8.
-    """
+    """Make sure that the server can hold a database of ours."""
     found = connection.raw.info.server_version // 10_000
     if found < OLDEST_SERVER:
         raise DatabaseUnavailable(
@@ -750,12 +737,7 @@ def check_server(connection: PostgresConnection, path: str) -> None:
 
 
 def version_of(connection: PostgresConnection, path: str) -> int:
-    """Return the schema version, 0 for a database without Segue's schema.
-
-    Raises:
-        DatabaseTooNew: a newer Segue wrote it.
-        DatabaseUnavailable: one before the first published version did, or the schema belongs to another program.
-    """
+    """Return the schema version, 0 for a database without Segue's schema."""
     if connection.execute(f"SELECT to_regclass('{SCHEMA}.schema_version')").fetchone()[0] is None:
         if connection.execute(_TABLES).fetchone()[0]:
             raise unavailable(path, 'has a schema "segue" of another program: name another one with --db')
@@ -808,11 +790,7 @@ def _langgraph(connection: PostgresConnection) -> None:
 
 @contextmanager
 def _locked(connection: PostgresConnection, path: str) -> Iterator[None]:
-    """Hold the lock of the schema, asking for it again and again: whoever waits for it would hinder LangGraph's set-up.
-
-    Raises:
-        DatabaseUnavailable: another process holds it.
-    """
+    """Hold the lock of the schema, asking for it again and again: who waits for it would hinder LangGraph's set-up."""
     deadline = time.monotonic() + LOCK_TIMEOUT
     while not connection.execute("SELECT pg_try_advisory_lock(?)", (_LOCK,)).fetchone()[0]:
         if time.monotonic() > deadline:

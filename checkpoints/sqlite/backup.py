@@ -14,9 +14,9 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, cast
 
+from segue.core.environment import sync_folder
 from segue.core.errors import Clause, DatabaseUnavailable
 from segue.core.json import Public
-from segue.core.records import sync_folder
 
 from .database import check_log, file_of, find_folder, translated
 from .state import check_version
@@ -53,9 +53,6 @@ def back_up(database: str, file: str | Path, memory: Path) -> Backup:
 
     `memory` is the folder of the memory files. The file is written whole or not at all, and is read again before it
     gets its name.
-
-    Raises:
-        DatabaseUnavailable: there is no such database, the file exists, or what was written differs.
     """
     places, target = _find_places(database, memory), Path(file)
     if not places[DATABASE].is_file():
@@ -88,9 +85,6 @@ def restore(file: str | Path, database: str, memory: Path) -> Backup:
     """Write a backup's database, message files and memory files to a place where none of them is.
 
     `memory` is the folder for the memory files.
-
-    Raises:
-        DatabaseUnavailable: something is there already, or the file is no backup or differs from what was written.
     """
     source, places = Path(file), _find_places(database, memory)
     for place in (places[DATABASE], places[FILES], Path(f"{places[DATABASE]}-wal")):
@@ -103,8 +97,9 @@ def restore(file: str | Path, database: str, memory: Path) -> Backup:
         )
     with _reported(source), tempfile.TemporaryDirectory(prefix=".segue-", dir=places[DATABASE].parent) as folder:
         digests = _read(source, Path(folder))
-        with translated(database):
-            _check_restored(str(Path(folder, DATABASE)))
+        copy = str(Path(folder, DATABASE))
+        with translated(database), contextlib.closing(sqlite3.connect(copy)) as connection:
+            check_version(connection, copy)  # this Segue opens it, or upgrades it
         for part in (FILES, MEMORY, DATABASE):  # a database is there once its files are
             if Path(folder, part).exists():
                 _move(Path(folder, part), places[part])
@@ -120,12 +115,6 @@ def _move(part: Path, place: Path) -> None:
         if part.is_file():
             raise
         shutil.copytree(part, place, dirs_exist_ok=True)  # the place is another file system's, or its mount point
-
-
-def _check_restored(path: str) -> None:
-    """Make sure that a database is one that this Segue opens, or upgrades."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        check_version(connection, path)
 
 
 def _exists(place: Path) -> DatabaseUnavailable:
@@ -172,11 +161,7 @@ def _add_manifest(archive: tarfile.TarFile, digests: dict[str, str], folder: Pat
 
 
 def _read(file: Path, folder: Path | None) -> dict[str, str]:
-    """The digests of a backup's members, which are written to the folder if one is given.
-
-    Raises:
-        DatabaseUnavailable: a member differs from the manifest, or there is none.
-    """
+    """The digests of a backup's members, which are written to the folder if one is given."""
     found: dict[str, str] = {}
     manifest: dict[str, Any] = {}
     with tarfile.open(file, "r:") as archive:
@@ -217,11 +202,7 @@ def _extracted(content: IO[bytes], name: str, folder: Path | None) -> str:
 
 @contextlib.contextmanager
 def _reported(file: Path) -> Iterator[None]:
-    """Raise what the file system or the archive says as an error that says what to do.
-
-    Raises:
-        DatabaseUnavailable.
-    """
+    """Raise what the file system or the archive says as an error that says what to do."""
     try:
         yield
     except FileExistsError:

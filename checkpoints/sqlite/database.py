@@ -22,8 +22,8 @@ from uuid import uuid4
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from segue.core.environment import sync_folder
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, NotADatabase
-from segue.core.records import sync_folder
 
 from ..database import Connections
 from ..leases import LEASE_SECONDS
@@ -94,11 +94,7 @@ _KINDS = {sqlite3.SQLITE_CORRUPT: DatabaseDamaged, sqlite3.SQLITE_NOTADB: NotADa
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Translate SQLite's errors about the file; an error in a statement is raised as it is.
-
-    Raises:
-        DatabaseUnavailable: the file is locked, read-only, full, damaged or not a database.
-    """
+    """Translate SQLite's errors about the file; an error in a statement is raised as it is."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -222,10 +218,6 @@ def check_log(path: str) -> None:
     """Make sure that the write-ahead log beside a file is whole and its own.
 
     SQLite would leave out what follows a damaged frame, and delete the log of another file or mix both, silently.
-
-    Raises:
-        DatabaseDamaged: it is not whole; nothing was changed.
-        DatabaseUnavailable: it is another file's; nothing was changed.
     """
     fault = find_fault(path)
     if fault is None:
@@ -372,11 +364,7 @@ class _File:
         self._identity = _identity(path)
 
     def check(self) -> None:
-        """Make sure that the path still names the file that was opened.
-
-        Raises:
-            DatabaseUnavailable: it was deleted or replaced; what is written now would be lost.
-        """
+        """Make sure that the path still names the file that was opened."""
         if _identity(self._path) != self._identity:
             raise DatabaseUnavailable(
                 "The database {path} was deleted or replaced while it was open: nothing more is written. Restore "
@@ -526,10 +514,6 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
 
     `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `lock_timeout`
     is in seconds.
-
-    Raises:
-        DatabaseUnavailable: the file cannot be written; the message says what to do.
-        DatabaseTooNew: a newer Segue wrote it.
     """
     with contextlib.ExitStack() as opened:
         temporary = path == ":memory:"
@@ -601,11 +585,7 @@ def _has_log(file: str) -> bool:
 
 
 def _readable(path: str) -> str:
-    """The URI that reads a file: beside one of a folder that cannot be written, SQLite cannot create its log.
-
-    Raises:
-        DatabaseUnavailable: it has a log, so that it cannot be read without one.
-    """
+    """The URI that reads a file: beside one of a folder that cannot be written, SQLite cannot create its log."""
     try:
         with contextlib.closing(sqlite3.connect(path, uri=True)) as connection:
             connection.execute("SELECT 1 FROM sqlite_master").fetchall()
@@ -744,11 +724,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _translated(folder: Path) -> Iterator[None]:
-    """Raise what the file system says as an error that says what to do.
-
-    Raises:
-        DatabaseUnavailable.
-    """
+    """Raise what the file system says as an error that says what to do."""
     try:
         yield
     except OSError as error:
@@ -853,11 +829,7 @@ async def open_sqlite(path: str) -> SqliteBackend:
 
 
 def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> tuple[int, list[str]]:
-    """Return the schema version and what SQLite finds wrong with the file's structure, at most that many findings.
-
-    Raises:
-        DatabaseUnavailable: it cannot even be read that far, or its write-ahead log is damaged.
-    """
+    """Return the schema version and what SQLite finds wrong with the file's structure, at most that many findings."""
     check_log(str(file))
     with _opened(file, timeout) as connection:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -866,11 +838,7 @@ def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> t
 
 
 def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[ReadRow]]:
-    """Return the damaged rows by session; an unknown session is empty.
-
-    Raises:
-        DatabaseUnavailable: the file itself is damaged.
-    """
+    """Return the damaged rows by session; an unknown session is empty."""
     found: dict[str, list[ReadRow]] = {}
     with _opened(file, timeout) as connection:
         connection.row_factory = sqlite3.Row
@@ -880,11 +848,7 @@ def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[Read
 
 
 def check_rows_beside(file: Path, timeout: float = LOCK_TIMEOUT) -> list[ReadRow]:
-    """Return the damaged rows that no recovery of a session repairs.
-
-    Raises:
-        DatabaseUnavailable: the file itself is damaged.
-    """
+    """Return the damaged rows that no recovery of a session repairs."""
     with _opened(file, timeout) as connection:
         connection.row_factory = sqlite3.Row
         return damaged_beside(connection)

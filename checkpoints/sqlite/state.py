@@ -344,7 +344,7 @@ def put_write(connection: Connection, conflict: str, key: Sequence[Any], path: s
 
 # The tables of a SQLite file, and the scripts that bring an older database up to date.
 
-FIRST = 25
+FIRST = 26
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A call's result is stored with the call alone, that of a task with the task, and the scope of a call in a column: the
@@ -425,12 +425,7 @@ _FORM = """
 
 
 def check_version(connection: sqlite3.Connection, path: str) -> int:
-    """Return the schema version, 0 for a database that is empty or holds only LangGraph's checkpoints.
-
-    Raises:
-        DatabaseTooNew: a newer Segue wrote it.
-        DatabaseUnavailable: one before the first published version did, or another program wrote it.
-    """
+    """Return the schema version, 0 for a database that is empty or holds only LangGraph's checkpoints."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not (("leases" in tables and version > 0) or (version == 0 and tables <= _LANGGRAPH_TABLES)):
@@ -451,11 +446,7 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_tables(connection: sqlite3.Connection, path: str) -> None:
-    """Make sure that an upgraded database has all that Segue's statements name.
-
-    Raises:
-        DatabaseDamaged: it has not.
-    """
+    """Make sure that an upgraded database has all that Segue's statements name."""
     try:
         missing: AbstractSet[tuple[str, str, int]] = _whole_form() - set(connection.execute(_FORM))
     except sqlite3.OperationalError as error:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .core.spend import Quotas
     from .entry import ask, backup, copy, open, open_sync, restore
     from .lifecycle import ConversationEngine
-    from .runtime.run import graph
+    from .runtime.graph_calls import with_ledger
+    from .runtime.ledger_middleware import Ledger
+    from .runtime.modes import graph
     from .server.asgi import asgi
     from .sync import SyncApp
     from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, Wait
@@ -44,6 +46,7 @@ _HOMES = {
     "EarlyExit": "core.flows",
     "Event": "core.events",
     "FlowConfig": "core.flows",
+    "Ledger": "runtime.ledger_middleware",
     "McpServer": "core.agents",
     "Prices": "core.agents",
     "Receiver": "core.notifications",
@@ -60,13 +63,14 @@ _HOMES = {
     "ask": "entry",
     "backup": "entry",
     "copy": "entry",
-    "graph": "runtime.run",
+    "graph": "runtime.modes",
     "load_agents": "core.agents",
     "load_receivers": "core.notifications",
     "open": "entry",
     "open_sync": "entry",
     "restore": "entry",
     "tool": "tools.registry",
+    "with_ledger": "runtime.graph_calls",
 }
 _MODULES = ("errors", "events")
 
@@ -85,6 +89,7 @@ __all__ = [
     "EarlyExit",
     "Event",
     "FlowConfig",
+    "Ledger",
     "McpServer",
     "Prices",
     "Quotas",
@@ -110,6 +115,7 @@ __all__ = [
     "open_sync",
     "restore",
     "tool",
+    "with_ledger",
 ]
 
 

@@ -22,12 +22,14 @@ from .nodes.chat import AUTO, ModeGraph
 from .prompts.catalogue import Language, mode_description
 from .registry import Registry
 from .runtime.audit_log import AuditLog
+from .runtime.called_agents import CalledAgents
 from .runtime.control import Control, Followed, Waits
 from .runtime.history import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
+from .runtime.modes import wired_graph
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind
-from .runtime.run import Capacity, wired_graph
+from .runtime.run import Capacity
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
@@ -72,6 +74,7 @@ class App:
         """The files of messages."""
         self._control = Control(storage, registry, runner, Dispatch(dispatching, storage.workers), names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
+        CalledAgents(storage, runner, self._control, self._starter)
         self._due = Due(storage.due, clock)
         waits = Waits(storage, self._control, self._due)
         runner.observers.append(waits)
@@ -180,6 +183,9 @@ class App:
         """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
 
         With `so_far` the live events begin with what was streamed of the answer before, as one token.
+
+        Raises:
+            DatabaseDamaged: so that not even this could be stored with the task.
         """
         return self._control.follow(task_id, after, so_far)
 
@@ -278,7 +284,7 @@ class App:
         Raises:
             UnknownTask.
         """
-        return await self.tasks.get(task_id)
+        return await self._control.task(task_id)
 
     async def resumable(self) -> Sequence[ResumableTask]:
         """Every task to resume, oldest first: paused, or `interrupted` by the end of its process."""
@@ -289,12 +295,12 @@ class App:
         return await self.tasks.events(task_id, after, limit)
 
     async def trace(self, task_id: str) -> TaskTrace:
-        """Everything about a task: the task, its events and its calls.
+        """Everything about a task: the task, its events and its calls, and the traces of the agents that it called.
 
         Raises:
             UnknownTask: no task has that id.
         """
-        return await self.tasks.trace(task_id)
+        return await self.tasks.whole_trace(task_id)
 
     async def history(self, session_id: str) -> Sequence[Json]:
         """The session's messages in OpenAI's format: user, assistant (with tool_calls), tool.

@@ -25,11 +25,11 @@ from .core.spend import Quotas, SpendLimits, spend_limits
 from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
-from .registry import Registry
+from .registry import EXAMPLES, Registry
 from .runtime.audit_log import AuditLog
 from .runtime.message_files import FileLimits
-from .runtime.mode_types import kept_types
-from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity, mode_graphs
+from .runtime.modes import kept_types, mode_graphs
+from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching
@@ -67,11 +67,13 @@ async def open_app(
     approvals: ApprovalSettings | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
-    registry = Registry() if registry is None else registry
     if not isinstance(path, str | Path):
         raise ConfigurationError("path is {kind}: pass the path or the URL of a database.", kind=type(path).__name__)
+    given = _listed(agents)
+    registry = Registry(() if given else EXAMPLES) if registry is None else registry
     registry.approvals, registry.spend = approvals or ApprovalSettings(), None if spend is None else spend_limits(spend)
-    for agent in _listed(agents):
+    registry.expect(given)
+    for agent in given:
         registry.register(agent)
     own = mode_graphs(modes or {})
     SERDE.keep(kept_types(own), own)
@@ -213,7 +215,8 @@ def open(
     `async with segue.open() as app:` closes it at the end; in a notebook `app = await segue.open()` and, at the end,
     `await app.close()`.
 
-    The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
+    `agents` are those that there are, the default one first; without any they are the examples, `travel` and `data`.
+    `modes` are graphs by name beside the built-in ones. At most
     `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` (256) more wait for
     them. `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those
     of any LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older

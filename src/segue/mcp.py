@@ -178,7 +178,7 @@ class AgentServer:
                 if call:
                     self._tasks[call] = task.task_id
                 await self._follow(ctx, task, after)
-                task = await self._app.tasks.get(task.task_id)
+                task = await self._app.task(task.task_id)
                 if task.status != TaskStatus.WAITING:
                     return _result(task, self._prefix_of(ctx))
                 question = await self._app.question(task.task_id)
@@ -281,7 +281,7 @@ class AgentServer:
         thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
         if known := await self._app.tasks.known(key):
-            return await self._app.tasks.get(known.task_id), known.seq
+            return await self._app.task(known.task_id), known.seq
         latest = await self._app.tasks.newest(thread_id)
         if latest and latest.status == TaskStatus.WAITING:
             question = await self._app.question(latest.task_id)
@@ -307,7 +307,7 @@ class AgentServer:
     async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, int]:
         """The task whose question a call brings the answer to; what a client sends back is not trusted."""
         task_id, _, interrupt_id = str(params.request_state).partition(":")
-        task = await self._app.tasks.get(task_id)
+        task = await self._app.task(task_id)
         if not task.session_id.startswith(self._prefix_of(ctx)):
             raise UnknownTask(task.task_id)
         answer = (params.input_responses or {}).get(_ANSWER)

@@ -222,8 +222,10 @@ class PassageIndex:
         return [row - rows.start for row in self._found(text, most) if row in rows]
 
     def _found(self, text: str, most: int) -> list[int]:
-        if not (query := " OR ".join(_terms(text))):
+        phrases = list(dict.fromkeys(_phrases(text)))[:MOST_TERMS]
+        if not phrases:
             return []
+        query = " OR ".join(phrases)
         found = self._connection.execute(_SEARCH, (query, most)).fetchall()
         return [row for row, score in found if score <= WORTH * found[0][1]]
 
@@ -231,11 +233,6 @@ class PassageIndex:
 def _spaced(text: str) -> str:
     """The text with every Chinese character a word of its own; what SQLite cannot store is replaced."""
     return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text.encode("utf-8", "replace").decode("utf-8"))
-
-
-def _terms(text: str) -> list[str]:
-    """What to look for, as quoted phrases: English words, and every pair of Chinese characters that says something."""
-    return list(dict.fromkeys(_phrases(text)))[:MOST_TERMS]
 
 
 def _phrases(text: str) -> Iterator[str]:

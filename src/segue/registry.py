@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import threading
 from collections import ChainMap
 from collections.abc import (
     AsyncIterator,
@@ -48,7 +47,15 @@ from .core.context import (
 )
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
-from .core.errors import BlockingCall, ConfigurationError, InsideEventLoop, SegueError, UnknownAgent, UnknownLanguage
+from .core.environment import whole_number
+from .core.errors import (
+    BlockingCall,
+    ConfigurationError,
+    SegueError,
+    UnknownAgent,
+    UnknownLanguage,
+    listed,
+)
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json import plain_specs
@@ -57,11 +64,13 @@ from .core.plan import NO_TOOL
 from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
+from .core.sync import run_sync, sync_loop
 from .memory.folder import LocalMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
 from .prompts.catalogue import Language, bilingual, language_named
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
+from .tools.adapters.agents import LocalAgentTool, local_agent_tool
 from .tools.adapters.client import client_tools
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
@@ -99,6 +108,43 @@ CONTROL_NAMES = ("plan", "remend")
 """The names of the control tools of the native protocol."""
 TOOLS_SHARE = 0.75
 """How much of a prompt the specifications of the tools may take."""
+
+
+_AGENT_DEPTH = 3
+"""Levels of agents as tools below an agent, unless SEGUE_AGENT_DEPTH says otherwise."""
+
+
+def _check_agents(agent: Agent, known: Mapping[str, Agent], most: int) -> None:
+    """Refuse tools that are agents which are not there, call one another in a circle, or are on too many levels.
+
+    Raises:
+        ConfigurationError
+    """
+    chains: list[tuple[str, ...]] = [(agent.agent_id, each.agent) for each in agent.agent_tools]
+    while chains:
+        chain = chains.pop()
+        *above, called = chain
+        if called not in known:
+            raise ConfigurationError(
+                "The agent {agent_id} has the tool agent:{called}, and there is no agent '{called}'; use one of: "
+                "{known}.",
+                agent_id=above[-1],
+                called=called,
+                known=listed(each for each in known if each != above[-1]),
+            )
+        if called in above:
+            raise ConfigurationError(
+                "Agents call one another in a circle: {chain}. Take one of them out of the `tools` of another.",
+                chain=" → ".join(chain),
+            )
+        if len(above) > most:
+            raise ConfigurationError(
+                "Agents are tools of one another on more than {most} levels: {chain}. Use fewer, or raise "
+                "SEGUE_AGENT_DEPTH.",
+                most=most,
+                chain=" → ".join(chain),
+            )
+        chains += [(*chain, each.agent) for each in known[called].agent_tools]
 
 
 def _usable(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSettings) -> Mapping[str, Tool]:
@@ -154,6 +200,8 @@ class Registry(Mapping[str, Agent]):
         self._mcp = McpTools()
         self.agents_file = ""
         """The path of the file that the agents come from, for their tasks to remember; empty where there is none."""
+        self.calls_agents = False
+        """Whether an agent is a tool of another one."""
         self.default_agent = ""
         """The agent of a message that names none; empty: the first one."""
         self.spend: SpendLimits | None = None
@@ -203,6 +251,11 @@ class Registry(Mapping[str, Agent]):
 
         `executor` carries out the calls of its tasks, also those of their nested graphs; None: the tools themselves.
         """
+        known = {**self._agents, agent.agent_id: agent}
+        calling = [each for each in (*known.values(), *agent.older) if each.agent_tools]
+        self.calls_agents = self.calls_agents or bool(calling)
+        for each in calling:
+            _check_agents(each, known, whole_number(self._environ, "SEGUE_AGENT_DEPTH", _AGENT_DEPTH))
         tools = self._usable(agent)
         for each in agent.older:
             self._usable(each)
@@ -210,10 +263,17 @@ class Registry(Mapping[str, Agent]):
         self._tools[agent.agent_id] = tools
         self._digests.pop(agent.agent_id, None)
         self._versions.pop(agent.agent_id, None)
+        for caller in known.values():
+            if any(each.agent == agent.agent_id for each in caller.agent_tools):
+                self._tools.pop(caller.agent_id, None)  # its tool describes this agent
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
         self._executors.pop(agent.agent_id, None)
         if executor is not None:
             self._executors[agent.agent_id] = executor
+
+    def expect(self, agents: Iterable[Agent]) -> None:
+        """Take agents that are about to be registered, so that each can be a tool of another one."""
+        self._agents.update({agent.agent_id: agent for agent in agents})
 
     def forget(self, agent_id: str) -> None:
         """Remove an agent, and what was built from it."""
@@ -308,8 +368,9 @@ class Registry(Mapping[str, Agent]):
         return self._tools[agent.agent_id]
 
     def _usable(self, agent: Agent, served: Sequence[McpTool | RemoteAgentTool] = ()) -> Mapping[str, Tool]:
-        """The agent's tools, with those that others serve, under its policies."""
-        return _usable(agent, _together(BUILTIN.resolve(agent.tools), served), self.approvals)
+        """The agent's tools, with those that others serve and other agents, under its policies."""
+        below = [local_agent_tool(each, self.agent(each.agent)) for each in agent.agent_tools]
+        return _usable(agent, _together(BUILTIN.resolve(agent.own_tools), [*below, *served]), self.approvals)
 
     def tools_in(self, agent: Agent, mode: str) -> Mapping[str, Tool]:
         """Every tool that the agent's tasks in a mode may call: its own, and those of a flow and of its branches."""
@@ -369,7 +430,7 @@ class Registry(Mapping[str, Agent]):
             return agent.version
         if agent.agent_id not in self._digests:
             sets = [item for item in agent.tools if isinstance(item, str) and item in BUILTIN.names]
-            own = BUILTIN.resolve(item for item in agent.tools if not isinstance(item, str) or item not in sets)
+            own = BUILTIN.resolve(item for item in agent.own_tools if not isinstance(item, str) or item not in sets)
             self._digests[agent.agent_id] = agent_digest(agent, sets, own.values())
         return self._digests[agent.agent_id]
 
@@ -471,9 +532,10 @@ class Registry(Mapping[str, Agent]):
 
 async def all_tools(agents: Iterable[Agent]) -> dict[str, list[str] | SegueError]:
     """The tools of each agent, with those of its MCP servers, or why it has none, by the agent's id."""
-    registry = Registry()
+    listed_agents = [*agents]
+    registry = Registry([*EXAMPLES, *listed_agents])
     try:
-        return {agent.agent_id: await _prepared(registry, agent) for agent in agents}
+        return {agent.agent_id: await _prepared(registry, agent) for agent in listed_agents}
     finally:
         await registry.close()
 
@@ -498,11 +560,13 @@ def _served(agent: Agent, tools: list[str] | SegueError) -> str:
 
 
 def _without_own(agent: Agent, tools: Iterable[str]) -> list[str]:
-    own = BUILTIN.resolve(agent.tools)
+    own = {*BUILTIN.resolve(agent.own_tools), *(each.name for each in agent.agent_tools)}
     return [name for name in tools if name not in own]
 
 
-def _together(own: Mapping[str, Tool], served: Iterable[McpTool | RemoteAgentTool]) -> Mapping[str, Tool]:
+def _together(
+    own: Mapping[str, Tool], served: Iterable[McpTool | RemoteAgentTool | LocalAgentTool]
+) -> Mapping[str, Tool]:
     found, owner = dict(own), dict.fromkeys(own, "the agent's own")
     for tool in served:
         if tool.name in found:
@@ -649,49 +713,6 @@ def _announced(update: Any, context: RunContext) -> Any:
         return update
     services = context.services if isinstance(context, AppContext) else None
     return {**update, "events": services.announced(update["events"])} if services else update
-
-
-@cache
-def sync_loop() -> asyncio.AbstractEventLoop:
-    """The loop of all synchronous callers; connections stay usable from one call to the next."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="segue-sync", daemon=True).start()
-    return loop
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
-
-
-STOP_SECONDS = 10.0
-"""How long a call that was interrupted may take to stop what it began."""
-
-
-def run_sync(work: Awaitable[T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """Wait for work on the event loop of another thread, by default that of synchronous callers.
-
-    Raises:
-        InsideEventLoop: called on that event loop, which would wait for itself.
-    """
-    loop, ended = loop or sync_loop(), threading.Event()
-
-    async def whole() -> T:
-        try:
-            return await work
-        finally:
-            ended.set()
-
-    if asyncio._get_running_loop() is loop:
-        if isinstance(work, Coroutine):
-            work.close()
-        raise InsideEventLoop("segue.open_sync")
-    running = asyncio.run_coroutine_threadsafe(whole(), loop)
-    try:
-        return running.result()
-    except BaseException:  # Ctrl-C, beside what the work raised
-        if running.cancel():
-            ended.wait(STOP_SECONDS)
-        raise
 
 
 def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -6,7 +6,7 @@ import segue.testing.rehearsal  # noqa: F401  its participants and workflows can
 
 from .core.agents import load_agents, load_modes
 from .core.flows import load_flows
-from .runtime.run import graph
+from .runtime.modes import graph
 
 _file = os.environ.get("SEGUE_AGENTS", "")
 _agents = load_agents(_file) if _file else []

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from .app import App
 from .core.events import Event
 from .core.records import Result
-from .registry import run_sync
+from .core.sync import run_sync
 from .runtime.start import MessageOptions
 
 T = TypeVar("T")

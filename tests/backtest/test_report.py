@@ -12,7 +12,9 @@ import segue
 from segue.core.agents import Agent
 from segue.testing.backtest import Backtest, TaskReport, Verdict
 from segue.testing.backtest.comparison import Difference, Effects, Sides
-from segue.testing.backtest.run import Change, conclusion, write_report
+from segue.testing.backtest.confirmation import confirm, exact_p
+from segue.testing.backtest.run import Change, conclusion, notes, write_report
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_markdown import HOSTILE, check_inert
 from tests.loopback import LoopbackServer, Text
@@ -100,6 +102,43 @@ def test_with_a_baseline_only_what_exceeds_it_counts() -> None:
     made = Backtest(tasks=worse, baseline=Backtest(tasks=noisy))
     assert (made.beyond_baseline, made.is_changed) == (Change(worse=9, better=0), True)
     assert made.json()["baseline"]["p_value"] == 2 / 2**9
+
+
+@cases(
+    "strata, least, most",
+    [
+        ([(5, 0)], 1 / 252, 1 / 252),
+        ([(0, 5)], 1.0, 1.0),
+        ([(5, 5)], 1.0, 1.0),
+        ([(0, 0)], 1.0, 1.0),
+        ([(3, 0)], 10 / 120, 10 / 120),
+        ([(3, 0), (2, 0), (3, 0)], 0.0, 0.01),
+    ],
+)
+def test_a_confirmation_is_an_exact_test_of_tasks_together(
+    strata: list[tuple[int, int]], least: float, most: float
+) -> None:
+    assert least - 1e-12 <= exact_p(strata) <= most + 1e-12
+
+
+def test_what_is_confirmed_counts_and_what_both_agents_do_does_not() -> None:
+    def dropped(number: int, tool: str) -> TaskReport:
+        return replace(task(number, Verdict.OTHER_CALLS), difference=Difference("call", f"{tool}({{}})", "", 1))
+
+    noise, real = dropped(1, "look"), dropped(2, "pay")
+    groups = Backtest(tasks=[noise, real]).groups
+    same = [task(number, Verdict.SAME) for number in (1, 2)]
+    made = confirm(groups, [[noise, real]] * 5, [[noise, same[1]]] * 5)
+    found = {each.tool: (each.new, each.old, each.exceeds_noise) for each in made.groups}
+    assert found == {"look": (5, 5, False), "pay": (5, 0, True)}
+    assert made.groups[[*found].index("pay")].p_value == 2 / 252  # of two groups
+    assert (made.exceeds_noise, made.turns) == (True, 20)
+    confirmed = Backtest(tasks=[noise, real], confirmation=made)
+    assert confirmed.is_changed and confirmed.json()["confirmation"]["exceeds_noise"]
+    assert "Confirmed: 1 of 2 kinds" in confirmed.conclusion()
+    assert any("No call of pay: confirmed. 5 of 5" in note for note in notes(confirmed, "en"))
+    unconfirmed = confirm(groups, [same] * 5, [same] * 5)
+    assert not Backtest(tasks=[noise, real], confirmation=unconfirmed).is_changed
 
 
 async def test_a_judge_decides_whether_other_words_say_the_same(tmp_path: Path) -> None:

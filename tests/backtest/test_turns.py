@@ -152,6 +152,90 @@ async def test_an_agent_answers_in_its_new_mode_where_its_own_was_recorded(recor
     assert all(task.difference and "'gone'" in task.difference.now for task in gone.tasks)
 
 
+def newer_refund(by_default: str | None) -> Any:
+    @segue.tool(needs_approval=True)
+    def refund(order: int, reason: str = "late", note: str | None = by_default) -> str:
+        """Refund an order."""
+        return "refunded"
+
+    return refund
+
+
+async def test_a_changed_mode_is_tried_though_only_the_new_agents_are_known(recorded: Path) -> None:
+    with ScriptedChatModel(["You are welcome."] * 2) as model:
+        changed = AGENT.model_copy(update={"model": model, "mode": "direct"})
+        async with segue.open(f"file:{recorded}?mode=ro", agents=[changed]) as app:
+            made = await app.backtest(concurrency=1)
+    assert [task.verdict for task in made.tasks] == ["other_effects", "same"]
+
+
+async def test_what_differs_in_the_definitions_is_said_also_where_no_recorded_call_shows_it(recorded: Path) -> None:
+    @segue.tool(read_only=True)
+    def track(order: int) -> str:
+        """Track a parcel."""
+        return "on its way"
+
+    own = {"model": ScriptedChatModel(SAID), "tools": (look, newer_refund("by hand"), track)}
+    changed = AGENT.model_copy(update={**own, "prompt": "Be brief.", "max_iteration": 3})
+    async with segue.open(f"file:{recorded}?mode=ro", agents=[AGENT]) as app:
+        made = await app.backtest(agents=[changed], concurrency=1)
+    assert made.changes == {"shop": ["model", "prompt", "max_iteration", "tools.refund", "tools.track"]}
+    assert made.untried == ["track"]
+    assert "Changed, but no recorded task calls it: track" in notes(made, "en")
+
+
+async def test_a_changed_tool_is_untried_though_another_agent_calls_its_own_of_that_name(tmp_path: Path) -> None:
+    def agents(note: str | None, *models: Any) -> list[Agent]:
+        shop, desk = models
+        changed = AGENT.model_copy(update={"tools": (look, newer_refund(note)), "model": shop})
+        return [changed, AGENT.model_copy(update={"agent_id": "desk", "model": desk})]
+
+    database = tmp_path / "segue.db"
+
+    def models() -> list[ScriptedChatModel]:
+        return [ScriptedChatModel(said) for said in ([answer("Hello.")], [call_tool(REFUND), answer("Refunded.")])]
+
+    async with segue.open(database, agents=agents(None, *models())) as app:
+        await app.ask("Hello", session_id="s", agent="shop")
+        waiting = await app.ask("Refund order 17", session_id="d", agent="desk")
+        await app.answer(waiting["task_id"], "approve")
+    async with segue.open(f"file:{database}?mode=ro", agents=agents(None, *models())) as app:
+        made = await app.backtest(agents=agents("by hand", *models()), concurrency=1)
+    assert "tools.refund" in made.changes["shop"] and made.tools == {"refund": 1}
+    assert made.untried == ["refund"]
+
+
+@pytest.mark.parametrize("note", [None, "by hand"])
+async def test_a_rejection_stays_one_where_the_tool_has_a_new_optional_argument(tmp_path: Path, note: Any) -> None:
+    def agent(tool: Any, model: Any) -> Agent:
+        return AGENT.model_copy(update={"tools": (look, tool), "model": model})
+
+    database = tmp_path / "segue.db"
+    with ScriptedChatModel([call_tool(REFUND), answer("Not refunded.")]) as model:
+        async with segue.open(database, agents=[agent(refund, model)]) as app:
+            waiting = await app.ask("Refund order 17", session_id="s", agent="shop")
+            await app.answer(waiting["task_id"], "reject")
+    with ScriptedChatModel([call_tool(REFUND), answer("Not refunded.")]) as model:
+        async with segue.open(f"file:{database}?mode=ro", agents=[agent(newer_refund(note), model)]) as app:
+            made = await app.backtest()
+    assert [task.verdict for task in made.tasks] == ["same"]
+
+
+async def test_differences_are_grouped_and_the_recorded_calls_counted(tmp_path: Path) -> None:
+    database = tmp_path / "segue.db"
+    with ScriptedChatModel([call_tool(LOOK), answer("Late.")] * 3) as model:
+        async with segue.open(database, agents=[AGENT.model_copy(update={"model": model})]) as app:
+            for number in range(3):
+                await app.ask(f"Where is my order, {number}?", session_id=f"s{number}", agent="shop")
+    with ScriptedChatModel([answer("Late.")] * 3) as model:
+        async with segue.open(f"file:{database}?mode=ro", agents=[AGENT.model_copy(update={"model": model})]) as app:
+            made = await app.backtest(concurrency=1)
+    assert [(change, name, len(tasks)) for change, name, tasks in made.groups] == [("dropped", "look", 3)]
+    said = notes(made, "en")
+    assert "3 tasks no longer call look, as in: Where is my order, 0?" in said
+    assert "Recorded calls: look 3" in said
+
+
 THANKS = answer("You are welcome.")
 CHANGES: dict[str, tuple[list[Any], str, str, dict[str, Any]]] = {
     "other words": ([*SAID[:2], answer("It is done.")], "other_words", "answer", {}),

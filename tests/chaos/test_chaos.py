@@ -85,7 +85,8 @@ async def test_a_hunt_goes_on_where_its_budget_ended_until_the_code_changes(
     assert "Continuing after 1 finished runs" in second.stderr and "Continuing" not in first.stderr
     assert [found["tool"] for found in json.loads(second.stdout)["findings"]] == ["pay"]
 
-    fixed = (tmp_path / "payments.py").read_text().replace("_add(order=order)\n", "_rows()\n")
+    once = "    if {'order': order} not in _rows():\n        _add(order=order)\n"
+    fixed = (tmp_path / "payments.py").read_text().replace("    _add(order=order)\n", once)
     (tmp_path / "payments.py").write_text(fixed)
     (tmp_path / "test_tools.py").write_text(
         "def test_tools(segue_chaos):\n    segue_chaos('segue.db', 'bought', agents='agents.toml', output='chaos', "
@@ -116,6 +117,19 @@ async def test_a_fixture_fails_with_what_was_found_and_a_refused_host_is_not_rea
     )
     said = _run(tmp_path, "pytest", "-p", "no:cacheprovider", "test_tools.py").stdout
     assert "ToolsUnsafe: pay: not idempotent" in said and "1 failed" in said
+
+
+async def test_an_empty_file_that_a_full_disk_leaves_behind_hides_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _record(tmp_path, monkeypatch)
+    source = (tmp_path / "payments.py").read_text()
+    changed = source.replace('_file().write_text("")', "_file().unlink(missing_ok=True)").replace(
+        'return {"payments": _rows()}', 'return {"payments": _rows()} if _file().exists() else {}'
+    )
+    (tmp_path / "payments.py").write_text(changed)
+    code, made = _chaos(tmp_path, COMMAND.replace("kill,duplicate", "disk"))
+    assert (code, made["findings"]) == (0, [])
 
 
 async def test_a_lock_that_a_killed_call_leaves_behind_is_found_although_it_is_empty(

@@ -10,7 +10,8 @@ import pytest
 
 from segue import tool
 from segue.core.errors import ConfigurationError
-from segue.testing.chaos.hunt import write_report
+from segue.testing.chaos.evidence import error_in
+from segue.testing.chaos.hunt import Judge, write_report
 from segue.testing.chaos.processes import REFUSED, refused_in
 from segue.testing.chaos.runs import FILE, KINDS, Finding, Finished, Hunted
 from segue.testing.chaos.traps import FAULTS, Planned, Step, most_effects, notes, planned, read_journal
@@ -58,14 +59,45 @@ def test_a_call_that_only_reads_has_no_effects_and_each_run_has_those_of_the_oth
     assert most_effects(["pay", "pay"], tools, ["kill"]) > 2 * most_effects(["pay"], tools, ["kill"])
 
 
-def test_a_tool_that_is_tried_less_or_changed_nothing_is_named_in_both_languages() -> None:
+def test_a_tool_that_is_tried_less_is_named_in_both_languages() -> None:
     tools = {"pay": bind_function(pay), "look": bind_function(look)}
-    seen, unseen = Step("pay#1", "pay", 0, 1, lines=2), Step("pay#1", "pay", 0, 0, result={"success": "paid"})
+    seen, unseen = Step("pay#1", "pay", 0, 1, lines=2), Step("pay#1", "pay", 0, 1)
     assert notes([seen, Step("look#1", "look")], tools, FAULTS) == {}
     made = Hunted(notes=notes([unseen], tools, FAULTS))
     made += Hunted(notes={"note_lines": ["pay", "ship"]})
-    assert [note.partition(":")[0] for note in made.noted()] == ["pay, ship", "pay"]
+    assert [note.partition(":")[0] for note in made.noted()] == ["pay, ship"]
     assert made.json()["notes"] == made.noted() != made.noted("zh")
+
+
+def test_a_tool_none_of_whose_calls_changes_the_world_has_a_finding_unless_it_fails_or_only_reads() -> None:
+    tools = {"pay": bind_function(pay), "look": bind_function(look)}
+    judge = Judge(tools, lambda *_, **__: pytest.fail("no run is needed"), "segue chaos x")
+    done, failed = {"success": "paid"}, {"success": {"error": "no such order"}}
+    idle, busy = Step("pay#1", "pay", 0, 0, result=done), Step("pay#2", "pay", 0, 1, result=done)
+    (found,) = judge.without_effect([idle, Step("look#1", "look", 0, 0, result=done)], [])
+    assert (found.tool, found.kind, found.run) == ("pay", "no_effect", "pay/none")
+    assert "says done, changed nothing" in found.described() and found.described() != found.described("zh")
+    assert not Hunted(findings=[found]).is_safe
+    assert [*judge.without_effect([idle, busy], [])] == []
+    assert [*judge.without_effect([Step("pay#1", "pay", 0, 0, result=failed)], [])] == []
+
+
+@cases(
+    "outcome, fails",
+    [
+        ({"error": "no"}, True),
+        ({"error": "no", "unknown_outcome": True}, False),
+        ({"success": {"error": "no"}}, True),
+        ({"success": {"status": "error"}}, True),
+        ({"success": '{"ok": false}'}, True),
+        ({"success": "Error: no"}, True),
+        ({"success": {"error": None, "errors": [], "ok": True}}, False),
+        ({"success": "Error report 7 is filed."}, False),
+        ({"success": 7}, False),
+    ],
+)
+def test_an_error_that_is_returned_is_an_error(outcome: dict[str, object], fails: bool) -> None:
+    assert bool(error_in(outcome)) == fails
 
 
 def test_finished_runs_are_kept_and_those_of_another_hunt_are_not(tmp_path: Path) -> None:

@@ -1,14 +1,24 @@
+"""The world outside: what a chaos run compares, judges and lets fail."""
+
+import logging
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from segue import tool
 from segue.core.errors import ConfigurationError
 from segue.testing.chaos import world as worlds
+from segue.testing.chaos.hunt import Judge
+from segue.testing.chaos.runs import Run
+from segue.testing.chaos.traps import Lines, Planned, Step, Unexpected, fail
 from segue.testing.chaos.world import Change, Comparison, Outside, Worlds, is_same, landed, settled
+from segue.tools.adapters.functions import bind_function
 
 
 class Rows:
@@ -95,3 +105,83 @@ def test_an_empty_container_that_differs_between_undisturbed_runs_is_left_out() 
     comparison = Comparison()
     comparison.learn(({"queue": {}}, ""), ({"queue": []}, ""))
     assert comparison.items({"queue": {}}) == comparison.items({"queue": []})
+
+
+# What the judge says of a broken invariant.
+
+
+class Accounts:
+    """Accounts whose balances have the same sum."""
+
+    def snapshot(self) -> object:
+        return {}
+
+    def check(self, before: Any, after: Any, effects: Any) -> str | None:
+        return None if sum(before.values()) == sum(after.values()) else "the sum differs"
+
+
+@tool(idempotent=True)
+def call() -> None:
+    """Do something."""
+
+
+def test_an_invariant_that_breaks_without_a_fault_is_of_the_call_that_breaks_it_and_of_no_other() -> None:
+    begun = [{"moment": "start", "name": name, "arguments": {}} for name in ("look", "debit", "mail")]
+    before, after = {"a": 100, "b": 0}, {"a": 70, "b": 0}
+    run = Run(Outside(Accounts()), "", before, after, begun, {})
+    ends = {"look#1": before, "debit#1": after, "mail#1": after}
+    steps = [Step(label, label[:-2], after=end) for label, end in ends.items()]
+    judge = Judge(
+        dict.fromkeys(("look", "debit", "mail"), bind_function(call)), lambda planned, **_: run, "segue chaos"
+    )
+    judge.learn(run)
+    (found,) = judge.undisturbed(steps, run, run)
+    assert (found.tool, found.kind, found.fault) == ("debit", "invariant", "none")
+    assert found.repeat == "segue chaos --repeat debit/none"
+    assert [*judge.of_run(Planned("mail#1", "kill-after-call"), run)] == []
+
+
+# Lines at which a tool may fail.
+
+
+def order(folder: Path) -> str:
+    with (folder / "orders").open("a") as orders:
+        orders.write("lamp\n")
+    logging.getLogger("orders").info("ordered")
+    try:
+        return str(int("7"))
+    finally:
+        folder.exists()
+
+
+def careful(folder: Path) -> str:
+    (folder / "orders").write_text("lamp\n")
+    try:
+        return subprocess.list2cmdline(["a"])
+    except OSError:
+        return "unknown"
+
+
+def _calling(call: Any, folder: Path) -> list[int]:
+    lines = Lines()
+    with lines.watched():
+        call(folder)
+    return lines.calling
+
+
+def test_an_exception_may_come_from_what_calls_something_and_not_from_what_logs_or_tidies_up(tmp_path: Path) -> None:
+    assert _calling(order, tmp_path) == [1, 2, 6]
+
+
+@pytest.mark.parametrize("number", [1, 2, 6])
+def test_an_exception_leaves_the_line_with_its_place(number: int, tmp_path: Path) -> None:
+    with (
+        pytest.raises(Unexpected, match=r"raised by segue chaos at test_world.py:\d+"),
+        Lines([number], fail).watched(),
+    ):
+        order(tmp_path)
+
+
+def test_a_tool_that_expects_an_exception_catches_it(tmp_path: Path) -> None:
+    with Lines([3], fail).watched():
+        assert careful(tmp_path) == "unknown"

@@ -94,7 +94,7 @@ async def test_who_pauses_steers_and_cancels_is_told(here: World) -> None:
     here.register("a", CALLS, "react")
     task_id = await here.run_to(1, "note them", agent="a")
     with acting("terminal"):
-        await here.app.sessions.choose(Session("s", agent_id="a", created_at=1.0))
+        await here.app.sessions.save_settings(Session("s", agent_id="a", created_at=1.0))
         await here.app.cancel(task_id)
     assert await acts(here) == [
         ("python", "asked_to_pause"),

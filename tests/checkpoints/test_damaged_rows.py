@@ -67,7 +67,7 @@ async def _written(path: Path) -> Sound:
     work.effects.clear()
     paused = await work.pause(path)
     async with work.opened(path) as app:
-        row = await app.tasks.get(paused)
+        row = await app.task(paused)
         await app._runner.add_note(row, "and gently", Steered(task_id=paused, message="and gently"))
         return Sound(path, paused, await app.tasks.list(), await app.threads(), await app.trace(paused))
 
@@ -102,6 +102,7 @@ TASK = [
     *((column, NO_TEXT) for column in ("message", "created_at")),
     *((column, CUT_OFF) for column in ("status", "result", "answer", "updated_at")),
     *((column, ANOTHER) for column in ("notes", "rating")),
+    *((column, CUT_OFF) for column in ("attachments", "client_tools", "reply_options", "origin")),
 ]
 NEEDED = ("task_id", "agent_id", "mode", "model", "status", "message")
 """What a task cannot go on without."""
@@ -335,14 +336,14 @@ async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(soun
     path = sound.copy(tmp_path)
     async with Work().opened(path) as app:
         await app._storage.sessions.put(Session("u", agent_id="a", model="offline"))
-    damage(path, "UPDATE sessions SET metadata = '{', model = X'ff'")
+    damage(path, "UPDATE sessions SET metadata = '{', model = X'ff', is_pinned = 7")
     async with Work().opened(path) as app:
         with pytest.raises(DamagedSession, match=r"(?i)choice of agent and model of session .u. is damaged"):
             await app.ask("and then?", session_id="u", mode="direct")
         assert [*check_rows(path)] == ["u"]
         (said,) = (await app.sessions.recover("u")).repaired
-        assert "Damaged settings of the session, reset to the default: model, metadata." in said
-        chosen = await app.sessions.choices("u")
+        assert "Damaged settings of the session, reset to the default: model, metadata, is_pinned." in said
+        chosen = await app.sessions.settings("u")
         assert chosen and (chosen.agent_id, chosen.model, chosen.metadata) == ("a", "", {})
     assert check_rows(path) == {}
 

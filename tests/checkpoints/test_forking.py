@@ -80,7 +80,7 @@ async def fork_everywhere(here: World, original: str, numbers: set[int]) -> int:
             assert row.status == "paused" and row.result is None
             events = (await here.app.trace(str(task_id))).events
             assert [e.data["new"] for e in events if e.type == "state_changed"][-1] == "paused"
-            assert events[-1].data == {"reason": "forked from session 's'", "forked": True}
+            assert events[-1].data == {"reason": "forked from session 's'", "forked": True, "partial": ""}
             result = await here.app.resume(str(task_id))
             assert result["success"], result
         assert set(here.noted) == numbers - had and len(here.noted) == len(set(here.noted))

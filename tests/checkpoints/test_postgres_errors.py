@@ -5,11 +5,13 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+import segue
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.postgres import state
 from segue.checkpoints.postgres.database import open_database
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, InvalidMessage, StorageError
 from segue.prompts.catalogue import error_text
+from tests.modes import agent_that
 from tests.postgres import Cluster
 
 SECRET = "s3cret/?&"
@@ -133,3 +135,18 @@ async def test_text_that_the_server_cannot_store(postgres_url: str) -> None:
     async with await open_database(postgres_url) as database:
         with pytest.raises(InvalidMessage, match="NUL character"):
             await Lease(database).acquire("s\0", "me")
+
+
+async def test_a_message_that_the_server_cannot_store_and_a_result_that_it_can(postgres_url: str) -> None:
+    @segue.tool(read_only=True)
+    def read() -> str:
+        """Read a file."""
+        return "a\0b"
+
+    async with segue.open(postgres_url, agents=[agent_that("react", ("read", {}), tools=[read])]) as app:
+        for given in ({"message": "a\0b"}, {"message": "a", "session_id": "s\0"}, {"message": "a", "user_id": "u\0"}):
+            with pytest.raises(InvalidMessage, match=r"NUL character|session name"):
+                await app.ask(**{"session_id": "s", "agent": "a", **given})
+        task = await app.ask("go", agent="a", session_id="s")
+        (call,) = (await app.tasks.trace(task.task_id)).calls
+        assert (task.success, call.outcome) == (True, {"success": "a\0b"})

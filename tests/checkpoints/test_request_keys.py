@@ -57,7 +57,7 @@ async def test_what_is_continued_while_others_are_deleted_stays(address: str, mo
 
         async def forget_later(task_ids: Any, **options: Any) -> int:
             """What a deletion does first: other sessions continue meanwhile."""
-            first = (await app.tasks.get(next(iter(task_ids)))).session_id
+            first = (await app.task(next(iter(task_ids)))).session_id
             for other in {"s1", "s2", "s3"} - {first}:
                 await app.ask("Go on.", session_id=other)
             return await forget(task_ids, **options)
@@ -102,7 +102,7 @@ async def test_a_message_to_a_question_that_its_client_was_not_shown_is_stored_w
     agent = Agent(agent_id="a", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
     async with segue.open(address, agents=[agent]) as app:
         asked = await app.ask("refund twice", agent="a", idempotency_key=RequestKey("door:1", ""))
-        task = await app.tasks.get(asked["task_id"])
+        task = await app.task(asked["task_id"])
         await app.answer(task.task_id, "approve")
         question = await app.question(task.task_id)
 

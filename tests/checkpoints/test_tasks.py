@@ -68,6 +68,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "reply_options": {},
         "origin": "python",
         "bot_session": None,
+        "called_by": None,
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }

@@ -114,7 +114,7 @@ def test_a_changed_agent_is_named_on_standard_error_where_no_terminal_is(pages: 
 def test_resuming_a_task_that_waits_asks_in_the_language_of_the_task(pages: Shell) -> None:
     task_id = waiting(pages, "请 refund 一下")
     terminal = pages.at_terminal("resume", task_id, "--agents", "agents.toml")
-    terminal.until("有一个调用等待您批准：")
+    terminal.until("有一个调用等待你批准：")
     terminal.until("请选择：")
     terminal.type("a\n")
     assert terminal.end() == 0
@@ -266,6 +266,16 @@ def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     assert "it is not waiting for an answer" in gone.stderr.decode()
 
 
+def test_words_approve_and_reject(pages: Shell) -> None:
+    task_id = waiting(pages)
+    unclear = pages("answer", task_id, "why?", "--agents", "agents.toml")
+    assert (unclear.returncode, "use --approve, --edit or --reject" in unclear.stderr.decode()) == (2, True)
+    assert pages.rows("tasks")[0]["status"] == "waiting"
+    assert pages("answer", task_id, "不要", "--agents", "agents.toml").returncode == 3
+    assert pages("answer", "--last", "yes, please", "--agents", "agents.toml").returncode == 0
+    assert len(effects(pages)) == 1 and "mail" in effects(pages)[0]
+
+
 @pytest.mark.slow
 def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> None:
     terminal = pages.at_terminal("chat", *SHOP)
@@ -315,11 +325,32 @@ def test_the_inbox_shows_questions_and_approvals_and_how_to_answer_them(pages: S
     question = asked_question(pages)
     pages("chat", "please refund it", "--agents", "agents.toml", "--agent", "shop", "--session", "s2")
     shown = pages("waiting").stdout.decode()
-    for text in ("Which colour?", f"segue answer {question[:8]} ANSWER", f"segue answer {question[:8]} --finish"):
+    for text in ("Which colour?", question[:8], "segue answer TASK_ID ANSWER", "segue answer TASK_ID --finish"):
         assert text in shown
     assert "A call is waiting for your approval:" in shown and "refund" in shown and "--approve all" in shown
-    assert "有一个问题等待您回答" in pages("waiting", SEGUE_LANGUAGE="zh").stdout.decode()
+    assert "有一个问题等待你回答" in pages("waiting", SEGUE_LANGUAGE="zh").stdout.decode()
     assert [row["kind"] for row in pages.rows("waiting")] == ["question", "approval"]
+
+
+def test_where_no_task_is_named_the_only_or_the_newest_that_waits_is_answered(pages: Shell) -> None:
+    first = waiting(pages, "please refund it")
+    assert pages("chat", "please store it", *SHOP[:4], "--session", "later").returncode == 0
+    assert pages("answer", "--approve", "all").returncode == 0
+    assert "refund 50 sorry" in effects(pages)
+    nothing = pages("answer", "--last")
+    assert (nothing.returncode, nothing.stdout) != (0, b"") and b"`segue waiting`" in nothing.stderr
+
+    for session in ("a", "b"):
+        pages("chat", "please mail them", *SHOP[:4], "--session", session)
+    shown = pages("waiting").stdout.decode()
+    assert shown.count("--approve all") == shown.count("--reject REASON") == 1
+    several = pages("answer", "--reject", "no")
+    assert several.returncode == 2 and b"several tasks wait" in several.stderr
+    assert "session a" in several.stdout.decode() and "session b" in several.stdout.decode()
+    assert pages("answer", "--last", "--reject", "no").returncode == 0
+    (left,) = pages.rows("waiting")
+    assert (left["session_id"], first in left["task_id"]) == ("a", False)
+    assert f"segue answer {left['task_id'][:8]} --approve all" in pages("waiting").stdout.decode()
 
 
 def test_a_question_is_answered_from_the_command_line(pages: Shell) -> None:

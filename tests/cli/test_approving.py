@@ -15,6 +15,7 @@ from rich.console import Console
 from segue.cli.approval import MOST, Questioner, print_question
 from segue.cli.hints import answer_hints
 from segue.cli.settings import Settings
+from tests.cases import cases
 
 CALLS: list[dict[str, Any]] = [
     {"index": 0, "name": "refund", "arguments": {"amount": 50}},
@@ -144,11 +145,11 @@ def test_where_the_values_come_from_is_said_and_why_a_person_is_asked() -> None:
         assert "5 from you" in said
         assert "from you, and from the result of read_mail in call 3, an earlier result of read_mail" in said
         assert "Some values of this call come from untrusted text." in said
-    assert "来自第 3 次调用 read_mail 的结果，并非来自您" in printed({"kind": "approval", "calls": [call]}, "zh")
+    assert "来自第 3 次调用 read_mail 的结果，并非来自你" in printed({"kind": "approval", "calls": [call]}, "zh")
 
 
 def test_a_person_who_writes_chinese_is_asked_in_chinese() -> None:
-    assert "有 3 个调用等待您批准" in ask("A", language="zh")[1]
+    assert "有 3 个调用等待你批准" in ask("A", language="zh")[1]
 
 
 @pytest.mark.parametrize(("key", "scope"), [("t", "task"), ("s", "session")])
@@ -281,3 +282,12 @@ def test_a_graph_s_review_offers_what_the_graph_takes() -> None:
     ]
     hints = "\n".join(answer_hints(Settings("segue.db"), "t1", {"kind": "approval", "calls": calls}))
     assert "--respond" in hints and "--reject" not in hints and "--always" not in hints
+
+
+@cases("length, is_offered", [(10, True), (10_000, False)])
+def test_a_plan_that_is_too_long_to_print_is_edited_in_the_terminal(length: int, is_offered: bool) -> None:
+    plan = {"goal": "a trip", "steps": [{"step": "1", "action": "book", "params": {"city": "x" * length}}]}
+    call = {"index": 0, "name": "review_plan", "arguments": plan, "decisions": ["approve", "edit", "reject"]}
+    hints = answer_hints(Settings("segue.db"), "t1", {"kind": "approval", "calls": [call]})
+    assert any("--edit" in hint for hint in hints) == is_offered
+    assert any("--reject REASON" in hint for hint in hints)

@@ -221,7 +221,7 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
     assert json.loads(run("trace", "--last", "--json").stdout)["task"]["message"] == "and again"
     assert "hello last" in run("history", "--last").stdout
     assert "there is nothing to resume" in run("resume", "--last").stderr
-    assert "it is not waiting for an answer" in run("answer", "--last", "blue").stderr
+    assert "No task is waiting for an answer" in run("answer", "--last", "blue").stderr
 
 
 def test_the_last_task_is_the_conversation_not_that_of_its_bot() -> None:
@@ -324,16 +324,42 @@ def test_lists_wrap_at_every_width_and_lose_no_word(language: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("language", "asks"), [("en", "Where is my order 17?"), ("zh", "请查询订单 17")])
-def test_a_project_is_written_that_runs_at_once(language: str, asks: str, here: Path) -> None:
+def test_a_project_is_written_that_runs_at_once(
+    language: str, asks: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = run("init", "my shop", env={"SEGUE_LANGUAGE": language})
     assert (written.exit_code, asks in written.stdout) == (0, True)
-    asking, refunding, testing = [shlex.split(line) for line in written.stdout.splitlines()[1:]]
+    going, asking, refunding, testing = [shlex.split(line) for line in written.stdout.splitlines()[1:]]
+    again = run("init", "my shop")
+    assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} already"[:30], 2)
+    assert going == ["cd", "my shop"]
+    monkeypatch.chdir(going[1])
     assert "Order 17 is shipped." in run(*asking[1:], "--model", "offline").stdout
     assert run(*refunding[1:], "--model", "offline").exit_code == 3
     ran = subprocess.run([sys.executable, *testing[1:]], capture_output=True, text=True, check=False)
     assert ran.stdout == "2 tests passed\n", ran.stderr
-    again = run("init", "my shop")
-    assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} already"[:30], 2)
+
+
+def test_the_agents_file_of_the_folder_is_used_where_none_is_named(here: Path) -> None:
+    def agents(*options: str, **environ: str) -> list[str]:
+        listed = json.loads(run("agents", "--json", *options, env=environ).stdout)
+        return [agent["agent"] for agent in listed]
+
+    run("chat", "hello", "--session", "before", "--model", "offline")
+    for name in ("agents", "others"):
+        (here / f"{name}.toml").write_text(f'[[agent]]\nagent_id = "{name}"\n')
+    assert agents() == ["agents"]
+    assert agents("--agents", "others.toml") == agents(SEGUE_AGENTS="others.toml") == ["others"]
+    assert agents(SEGUE_AGENTS="") == ["travel", "data"]
+
+    said = json.loads(run("chat", "hello", "--json", "--session", "s", "--model", "offline").stdout.splitlines()[-1])
+    asked = json.loads(run("tasks", "--json", "--session", "s").stdout)[0]
+    assert (said["result"]["success"], asked["agent_id"]) == (True, "agents")
+    assert run("chat", "hello", "--session", "before", "--model", "offline").exit_code == 0, "it has an example's agent"
+    assert "agents.toml of this folder, because neither --agents nor SEGUE_AGENTS names a file" in run("doctor").stdout
+    named = run("doctor", "--agents", "agents.toml").stdout
+    assert f"{here / 'agents.toml'}, named by --agents" in named
+    assert "others.toml, named by SEGUE_AGENTS" in run("doctor", env={"SEGUE_AGENTS": "others.toml"}).stdout
 
 
 def test_the_demo_speaks_the_language_of_the_terminal() -> None:
@@ -372,8 +398,8 @@ def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     assert {"direct", "react", "plan", "auto"} <= set(json.loads(modes.stdout))
     assert "react" in run("modes").stdout
     agents = run("agents", "--agents", "a.toml").stdout
-    assert "travel" in agents
-    assert "[red]" in agents
+    assert "[red]" in agents and "travel" not in agents
+    assert "travel" in run("agents").stdout
     assert "MAKE_PLAN" in run("graph", "plan").stdout
 
 

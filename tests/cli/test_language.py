@@ -37,7 +37,7 @@ TEXTS = {
     "interrupted": (("tasks",), "正在运行（已中断）", "running (interrupted)"),
     "resume": (("tasks",), "以下任务在进程结束时中断。要继续：", "Interrupted when its process ended. To resume it:"),
     "sessions": (("sessions",), "最近的消息", "last message"),
-    "history": (("history", "done"), "您：hello", "you: hello"),
+    "history": (("history", "done"), "你：hello", "you: hello"),
     "modes": (("modes",), "一次模型调用", "one model call"),
     "agents": (("agents",), "智能体", "agent"),
     "trace": (("trace", "{task}"), "已完成", "done"),

@@ -123,7 +123,7 @@ def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Cal
     let_go()
     resumed = pages("resume", task["task_id"], "--agents", "agents.toml", **PLAIN_TERMINAL)
     said = resumed.stdout.decode()
-    assert said.count("It may or may not have taken effect, and was not run again") == 1
+    assert said.count("Fetch may or may not have taken effect, and was not run again") == 1
     assert "Check whether these calls took effect; they were not run again:\n  ? fetch()" in said
     trace = json.loads(pages("trace", task["task_id"], "--json").stdout)
     assert [call["name"] for call in trace["task"]["result"]["unknown_outcomes"]] == ["fetch"]
@@ -166,6 +166,7 @@ def test_turn_by_turn_with_commands(shell: Shell) -> None:
         "/mode plan",
         "/mode wild",
         "/nope",
+        "/sesions",
         "/help",
         "/resume",
         "",
@@ -183,6 +184,7 @@ def test_turn_by_turn_with_commands(shell: Shell) -> None:
     assert "The mode is now plan." in said
     assert "Usage: /mode NAME, where NAME is one of: " in said
     assert "There is no command /nope." in said
+    assert "There is no command /sesions. Did you mean /sessions? /help lists them." in said
     assert "阶段四" in said
     assert said.splitlines()[-1].startswith("segue chat --session ")
     assert "there is nothing to resume" in talk.stderr.decode()

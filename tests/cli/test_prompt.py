@@ -19,6 +19,7 @@ from tests.polling import wait_until
 
 from .conftest import Shell, Terminal
 
+ABOUT = {"/mode": "switch the mode", "/steer": "add a message"}
 CHOICES: Choices = {"/mode": ["plan", "plan_react", "react"], "/session": ["s1"], "/steer": ()}
 
 
@@ -31,7 +32,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def typed(keys: str) -> str | None:
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text(keys)
-        return await TerminalPrompt("you> ").read(CHOICES)
+        return await TerminalPrompt("you> ", ABOUT).read(CHOICES)
 
 
 async def test_a_paste_is_one_message_and_the_next_run_knows_what_was_written(history: Path) -> None:
@@ -39,6 +40,8 @@ async def test_a_paste_is_one_message_and_the_next_run_knows_what_was_written(hi
     assert await typed("two\x1b\rlines\r") == "two\nlines"
     assert await typed("\x1b[A\r") == "two\nlines", "the key that goes up"
     assert [await typed("\x03"), await typed("\x04")] == [None, None]
+    assert await typed("a mistake\x03right\r") == "right", "Ctrl-C clears what is written"
+    assert await typed("a mistake\x03\x03") is None, "and leaves where nothing is"
     assert oct(os.stat(history).st_mode)[-3:] == "600"
 
 
@@ -53,8 +56,9 @@ async def test_a_paste_is_one_message_and_the_next_run_knows_what_was_written(hi
     + [(text, []) for text in ("hello", "/steer ", "/nope x", "a\n/mode ")],
 )
 def test_commands_and_what_follows_them_are_completed(text: str, offered: list[str]) -> None:
-    found = Words(CHOICES).get_completions(Document(text), CompleteEvent())
-    assert [completion.text for completion in found] == offered
+    found = Words(CHOICES, ABOUT).get_completions(Document(text), CompleteEvent())
+    described = [(each.text, each.display_meta_text) for each in found]
+    assert described == [(name, ABOUT.get(name, "") if " " not in text else "") for name in offered]
 
 
 def test_a_line_that_is_typed_while_a_task_runs_is_handed_on() -> None:

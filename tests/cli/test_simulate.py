@@ -18,6 +18,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_without_arguments_it_asks_what_to_simulate_and_writes_nothing(folder: Path) -> None:
+    asked = CliRunner().invoke(app, ["simulate"])
+    assert asked.exit_code == 2 and asked.stderr.startswith("What do you want to simulate?")
+    assert "travel_change" in asked.stderr and not asked.stdout
+    assert not [*folder.iterdir()]
+
+
 def test_a_person_leaves_and_comes_back() -> None:
     left = CliRunner().invoke(app, ["simulate", *PERSON], input="hello\n")
     unfinished = read_log("logs/talk.jsonl")
@@ -79,7 +86,7 @@ def test_prefixes_are_coloured_at_a_terminal(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLORTERM", "truecolor")
 
-    shown = CliRunner().invoke(app, ["simulate"], color=True).stdout
+    shown = CliRunner().invoke(app, ["simulate", "--user", "dummy_user"], color=True).stdout
 
     assert "\x1b[31m[USER]\x1b[0m" in shown
     assert "[BOT]\x1b[0m" in shown and "\x1b[38;5;208m" in shown
@@ -185,7 +192,7 @@ def test_the_language_of_the_workflow_comes_before_that_of_the_environment(
 
 @pytest.mark.slow
 def test_a_finished_batch_that_is_run_again_shows_all_its_conversations() -> None:
-    batch = ["simulate", "--n", "1", "--out", "o"]
+    batch = ["simulate", "--user", "dummy_user", "--n", "1", "--out", "o"]
     CliRunner().invoke(app, batch)
 
     assert "1/1" in CliRunner().invoke(app, batch).stderr

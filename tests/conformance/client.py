@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 
@@ -37,12 +38,12 @@ async def listening() -> AsyncIterator[int]:
         yield listener.sockets[0].getsockname()[1]
 
 
-async def use(url: str, scenario: str, given: dict[str, str]) -> list[str]:
+async def use(url: str, scenario: str, given: dict[str, Any]) -> list[str]:
     """Use the server at `url` as a person would; returns the errors that are left."""
     try:
         server = await _server(url, scenario, given)
         for _ in range(LOGINS):
-            errors = await _ask(server)
+            errors = await _ask(server, given.get("toolCalls"))
             if not errors or "requires a login" not in errors[0]:
                 return errors
             await _log_in(server)
@@ -51,7 +52,7 @@ async def use(url: str, scenario: str, given: dict[str, str]) -> list[str]:
     return errors
 
 
-async def _server(url: str, scenario: str, given: dict[str, str]) -> McpServer:
+async def _server(url: str, scenario: str, given: dict[str, Any]) -> McpServer:
     """The server as an agents file describes it; `given` is what was registered for it."""
     oauth = {name: given[name] for name in ("client_id", "client_secret") if name in given}
     if "cimd" in scenario:
@@ -76,15 +77,19 @@ async def _log_in(server: McpServer) -> None:
         await asyncio.gather(*browsing)
 
 
-async def _ask(server: McpServer) -> list[str]:
-    """Have an agent call each tool once; returns the errors of the calls."""
+async def _ask(server: McpServer, calls: list[dict[str, Any]] | None) -> list[str]:
+    """Have an agent make these calls, or call each tool once; returns the errors of the calls."""
     async with segue.open(":memory:", agents=[Agent(agent_id="probe", mcp=[server])]) as app:
         try:
             names = await app.agents.served_tools(app.agents["probe"])
         except LoginRequired as error:
             return [str(error)]
-        model = ScriptedChatModel([*(call_tool((name, ARGUMENTS.get(name, {}))) for name in names), answer("Done.")])
+        wanted = [(call["name"], call["arguments"]) for call in calls or ()]
+        wanted = wanted or [(name, ARGUMENTS.get(name, {})) for name in names]
+        model = ScriptedChatModel([*map(call_tool, wanted), answer("Done.")])
         app.agents.register(Agent(agent_id="probe", model=model, mode="react", mcp=[server]))
         result = await app.ask("Call every tool.", agent="probe")
+        while result.status == "waiting":
+            result = await app.answer(result["task_id"], "accept")
         outcomes = [call.outcome for call in (await app.trace(result["task_id"])).calls]
     return [outcome["error"] for outcome in outcomes if outcome and "error" in outcome]

@@ -1,15 +1,20 @@
-"""Agents: their bounds, and their file."""
+"""Agents: their bounds, their file and its flows, and their versions."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from segue.core.agents import Agent, Budget, load_agents
+from segue.core.agents import Agent, Budget, McpServer, load_agents
+from segue.core.conversation import ConversationConfig, config_of
 from segue.core.errors import ConfigurationError
+from segue.core.flows import FlowConfig, load_flows
+from segue.core.schedules import ApprovalSettings
+from segue.core.spend import Quotas
 from segue.registry import Registry
+from segue.tools.bound_tool import tool
 from tests.cases import cases
 
 GOOD = """
@@ -147,3 +152,153 @@ def test_a_module_in_the_files_folder_is_found(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "tools_of_the_folder.py").write_text('def hello() -> str:\n    """Greet."""\n    return "hi"\n')
     (agent,) = load_agents(written(tmp_path, '[[agent]]\nagent_id = "a"\ntools = ["tools_of_the_folder:hello"]\n'))
     assert list(Registry().tools_for(agent)) == ["hello"]
+
+
+# Flows in an agents file, each a mode of its name.
+
+FILE = """
+[flows.coder]
+max_round = 0
+
+[flows.coder.subflows_config.Controller]
+agent = "coder"
+goal = "Write the program."
+
+[flows.coder.subflows_config.Executor]
+tools = ["calculator"]
+
+[flows.coder.subflows_config.Executor.branches.research]
+flow = "research"
+description = "looks things up"
+
+[flows.coder.subflows_config.MemoryReading]
+tokens = 800
+
+[[flows.coder.topology]]
+flow = "Controller"
+output_interface = "segue.nodes.control_decision:detect_finish_or_continue"
+
+[[flows.coder.topology]]
+flow = "Executor"
+
+[flows.research]
+max_round = 5
+"""
+
+
+def test_flows_are_read_with_the_flows_that_their_branches_name(tmp_path: Path) -> None:
+    file = written(tmp_path, FILE)
+    flows = load_flows(file)
+    coder = flows["coder"]
+    assert (coder.name, coder.max_round, coder.reads_memory, coder.writes_memory) == ("coder", None, False, False)
+    assert coder.subflows_config.controller.goal == "Write the program."
+    assert coder.subflows_config.executor.branches["research"].flow == flows["research"]
+    assert coder.subflows_config.memory_reading.tokens == 800 and callable(coder.finish_detector)
+    assert load_agents(file) == [], "a file of flows needs no agent"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("flows = 1", r"write \[flows.NAME\]"),
+        ("[flows.a]\nmax_rounds = 1", "The flow 'a': max_rounds"),
+        ("[flows.a.subflows_config.Executor.branches.b]\nflow = 'c'", "no flow 'c'; use one of: a"),
+        ("[flows.a.subflows_config.Executor.branches.b]\nflow = 'a'", "a branch of itself"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        load_flows(written(tmp_path, text))
+
+
+# Versions of agents: the one that is given, else a digest: what changes it, and what does not.
+
+
+def pay(number: int) -> int:
+    """Pay."""
+    return number
+
+
+@tool(needs_approval=True)
+def pay_with_approval(number: int) -> int:
+    """Pay."""
+    return number
+
+
+pay_with_approval.__name__ = "pay"
+
+
+def version(**changes: Any) -> str:
+    agent = Agent(**{"agent_id": "a", "prompt": "You pay.", "tools": (pay, "calculator"), **changes})
+    return Registry((agent,), {}).version(agent)
+
+
+@cases(
+    "changes",
+    [
+        {"prompt": "You pay twice."},
+        {"tools": (pay,)},
+        {"tools": ("calculator",)},
+        {"tools": (pay_with_approval, "calculator")},
+        {"model": "offline"},
+        {"protocol": "native"},
+        {"mode": "plan"},
+        {"mcp": [{"name": "files", "command": "files"}]},
+    ],
+)
+def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
+    assert version(**changes) != version()
+
+
+@cases(
+    "changes",
+    [
+        {"tools": ("calculator", pay)},
+        {"api_key": "secret"},
+        {"base_url": "http://10.0.0.1/v1"},
+        {"description": "Pays"},
+        {"auto": "model"},
+        {"max_iteration": 3},
+        {"budget": {"tool_calls": 7}},
+    ],
+)
+def test_keys_addresses_limits_and_orders_do_not(changes: dict[str, Any]) -> None:
+    assert version(**changes) == version()
+
+
+def test_a_version_that_is_given_stands_for_the_definition() -> None:
+    assert version(version="2026-12-01") == version(version="2026-12-01", prompt="You pay twice.") == "2026-12-01"
+
+
+def test_an_agent_that_is_replaced_has_another_one() -> None:
+    registry = Registry((Agent(agent_id="a"),), {})
+    before = registry.version(registry.agent("a"))
+    registry.register(Agent(agent_id="a", prompt="You pay."))
+    assert registry.version(registry.agent("a")) != before
+
+
+# Numbers of settings that are beyond what can be stored or waited for.
+
+HUGE = 10**30
+
+
+@cases("model", [Agent, Budget, McpServer, ConversationConfig, ApprovalSettings, FlowConfig, Quotas])
+def test_every_number_of_a_settings_model_has_an_upper_bound(model: type[BaseModel]) -> None:
+    numbers = [name for name, field in model.model_fields.items() if is_bounded(name, field.annotation)]
+    assert numbers
+    for name in numbers:
+        with pytest.raises(ValidationError) as refused:
+            model.model_validate({name: HUGE})
+        assert any(error["loc"][0] == name and "less_than" in error["type"] for error in refused.value.errors()), name
+
+
+def is_bounded(name: str, annotation: Any) -> bool:
+    """Whether it counts something, or is a time."""
+    kinds = str(annotation).replace("<class 'int'>", "int").split(" | ")
+    return "int" in kinds or name in ("seconds", "tool_seconds", "timeout", "read_timeout", "api_timeout")
+
+
+@cases("name", ["session_length", "conversation_turn_limit", "bot_action_limit", "seed"])
+def test_a_number_of_a_conversation_that_cannot_be_stored_is_refused_with_a_sentence(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name}: Input should be less than or equal to"):
+        config_of({name: HUGE})

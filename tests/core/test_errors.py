@@ -1,9 +1,10 @@
-"""Every error: in the drawing, in its place, with a sentence that says what to do."""
+"""Errors: every one in the drawing, in its place, with a sentence that helps; and names without passwords."""
 
 import inspect
 import re
 
 from segue.core import errors
+from segue.core.environment import without_password
 from segue.core.errors import SegueError
 from tests.cases import cases
 
@@ -15,6 +16,7 @@ DEFINED = {
 MADE = [
     SegueError("It did not work: try again."),
     errors.AppClosed(),
+    errors.LedgerClosed(),
     errors.OtherProcess("segue.db"),
     errors.InsideEventLoop(),
     errors.BlockingCall(),
@@ -35,6 +37,7 @@ MADE = [
     errors.UnknownTask("t1"),
     errors.UnknownSchedule("weekly"),
     errors.UnknownMemory("logs.md"),
+    errors.UnknownFact("task-1-1"),
     errors.UnknownThread("s1"),
     errors.UnknownField("a", "agents.toml", ["mcp", "0", "comand"], ["command", "name"]),
     errors.UnknownSnapshot("s1", "1f1e"),
@@ -114,3 +117,22 @@ def test_names_may_come_from_a_generator() -> None:
 
 def test_an_unfinished_task_carries_its_id() -> None:
     assert errors.TaskUnfinished("s1", "t1", "paused").task_id == "t1"
+
+
+# The name of a database, as it is shown.
+
+
+@cases(
+    "given, shown",
+    [
+        ("a?password=b.db", "a?password=b.db"),
+        ("postgresql://ann:s3cret@host:5432/db", "postgresql://ann@host:5432/db"),
+        ("postgresql://ann:s3@/?cret@host/db", "postgresql://ann@host/db"),
+        ("postgres:///db?sslpassword=s3cret&host=/run", "postgres:///db?host=/run"),
+        ("postgresql://host/db?sslmode=require&password=s3cret", "postgresql://host/db?sslmode=require"),
+        ("postgresql://host/db?password=s3@cret", "postgresql://host/db"),
+        ("postgresql://host/db?user=ann@corp&password=s3cret", "postgresql://host/db?user=ann@corp"),
+    ],
+)
+def test_no_password_is_shown(given: str, shown: str) -> None:
+    assert without_password(given) == shown

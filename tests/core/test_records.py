@@ -1,12 +1,16 @@
-"""The codec: rows to records, records to rows and to their public JSON form."""
+"""Records: rows of the database, the public JSON form, attributes, and renderings of what the state holds."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import segue
+from segue.core import models
 from segue.core.errors import DamagedRow, DatabaseUnavailable
 from segue.core.events import Paused, ToolResult
+from segue.core.models import Renderings
 from segue.core.records import Call, StoredEvent, Task, call_checksum, from_row, read, to_row
 from tests.cases import cases
 
@@ -26,6 +30,7 @@ TASK: dict[str, Any] = {
     "agent_version": None,
     "origin": "python",
     "bot_session": None,
+    "called_by": None,
     "on_upgrade": None,
     "offered_version": None,
     "due": None,
@@ -150,3 +155,89 @@ def test_an_event_reads_the_same_at_once_and_field_by_field(form: dict[str, Any]
         read(StoredEvent, EVENT | {"thread_id": "s", "event": each}, stored=False) for each in (form, looked_at)
     )
     assert faults == by_field
+
+
+# Records of the public API: attributes, `json()`, and what is said to who reads one as a dict.
+
+READS = {
+    "index": lambda record, name: record[name],
+    "get": lambda record, name: record.get(name),
+    "get with a default": lambda record, name: record.get(name, ""),
+}
+
+
+@cases("read", READS)
+async def test_a_record_read_as_a_dict_names_the_attribute(read: str) -> None:
+    async with segue.open(":memory:") as app:
+        await app.ask("hello", session_id="s", agent="travel", mode="direct")
+        (task,) = await app.tasks.list()
+        (thread, *_), trace = await app.sessions.list(), await app.trace(task.task_id)
+        records: dict[str, tuple[Any, str]] = {
+            "status": (task, "status"),
+            "model": (task, "used_model"),
+            "calls": (trace, "calls"),
+            "session_id": (task, "session_id"),
+            "id": ((await app.rewind.timeline("s"))[0], "short_id"),
+            "checkpoint_id": ((await app.sessions.snapshots("s"))[0], "checkpoint_id"),
+            "type": (trace.events[0], "type"),
+            "active": (await app.start("hello", agent="travel", every="0 9 * * *"), "is_active"),
+            "default_mode": (await app.preferences("default"), "default_mode"),
+            "tasks": (await app.tasks.usage(), "tasks"),
+        }
+        for name, (record, attribute) in records.items():
+            with pytest.raises(AttributeError, match=rf"is not a dict: read \.{attribute}, or call \.json\(\)"):
+                READS[read](record, name)
+            assert getattr(record, attribute) == record.json()[name]
+            with pytest.raises(AttributeError, match=r"has no 'nothing': read one of [a-z_]+"):
+                READS[read](record, "nothing")
+        assert READS[read](thread, "turns") == thread.turns == thread.json()["turns"] == 1
+        for name in ("json", "thread_id", "nothing"):
+            with pytest.raises(AttributeError, match="A Thread is not a dict"):
+                READS[read](thread, name)
+
+
+@cases("listed", [lambda record: "status" in record, dict, list])
+async def test_a_record_has_no_keys(listed: Callable[[Any], Any]) -> None:
+    async with segue.open(":memory:") as app:
+        await app.ask("hello", agent="travel", mode="direct")
+        for record in (*await app.tasks.list(), *await app.threads()):
+            with pytest.raises(AttributeError, match=r"is not a dict: read an attribute such as \.\w+_id, or call"):
+                listed(record)
+
+
+# Renderings of what the state holds.
+
+
+class Counted:
+    """Renders, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, record: dict[str, int], most: int) -> str:
+        self.times += 1
+        return str(record)[:most]
+
+
+def test_each_record_is_rendered_once_for_the_same_arguments() -> None:
+    known, render = Renderings(), Counted()
+    records = [{"n": n} for n in range(3)]
+    for _ in range(2):
+        assert known.each(render, records, 20) == ["{'n': 0}", "{'n': 1}", "{'n': 2}"]
+    assert render.times == 3
+    assert known.each(render, records[:1], 2) == ["{'"]
+
+
+def test_a_record_in_the_place_of_one_that_is_gone_is_not_taken_for_it() -> None:
+    known, render = Renderings(), Counted()
+    for n in range(1000):
+        assert known.each(render, [{"n": n}], 20) == [f"{{'n': {n}}}"]
+
+
+def test_beyond_the_limit_all_are_rendered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "MOST_CHARS", 5 * 208)
+    known, render = Renderings(), Counted()
+    records = [{"n": n} for n in range(9)]
+    for _ in range(2):
+        assert known.each(render, records, 20) == [str(record) for record in records]
+    assert render.times > 9

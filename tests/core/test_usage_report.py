@@ -1,8 +1,12 @@
-"""Reports of what tasks used."""
+"""Reports of what tasks used, and the size of a prompt."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from segue.core.models import Usage
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from segue.core.models import ModelRequest, PromptSize, SentPrompts, Usage, common_prefix
 from segue.core.spend import Period, TaskUsage, UsageTotal
 from tests.cases import cases
 
@@ -66,3 +70,16 @@ def test_agents_and_models_come_with_the_most_tokens_first() -> None:
     assert [row["agent"] for row in form["by_agent"]] == ["c", "b", "a"]
     assert [(row["model"], row["tasks"], row["unfinished"]) for row in form["by_model"]] == [("m", 3, 1)]
     assert (form["since"], form["until"], form["total"]["input"]) == ("2026-03-02", "2026-03-02", 55)
+
+
+# The size of a prompt, and what it shares with the one before.
+
+PROMPTS = st.lists(st.text("ab\n", max_size=5), max_size=4)
+
+
+@given(PROMPTS, PROMPTS)
+def test_a_prompt_shares_what_its_text_shares(first: list[str], second: list[str]) -> None:
+    prompts = SentPrompts()
+    sizes = [prompts.add(ModelRequest("decide", list(map(HumanMessage, texts)))) for texts in (first, second)]
+    before, text = ("\n".join(f"human: {text}" for text in texts) for texts in (first, second))
+    assert sizes == [PromptSize(len(before), 0), PromptSize(len(text), common_prefix(before, text))]

@@ -23,11 +23,12 @@ from segue.testing.chaos.traps import append_line
 
 from . import clock, controls
 from .deciding import Deciding
-from .scenarios import SCENARIOS, SESSION, Note, Scenario, Turn, verdict
+from .scenarios import OUTLAST, SCENARIOS, SESSION, Note, Scenario, Turn, reply_to
 from .tools import Effects, Linger, a_moment, tools_over
 from .traps import Traps
 
 AGENT = "crashed"
+HELPER = "helper"
 DESK = FlowConfig.model_validate(
     {
         "subflows_config": {
@@ -125,9 +126,9 @@ class _Talk:
         """The labels of the calls during which a message was accepted."""
 
     async def go_on(self) -> None:
-        agent = agent_over(self._folder, self._traps, self._scenario, self._linger)
+        agents = agents_over(self._folder, self._traps, self._scenario, self._linger)
         modes = {"desk": DESK} if self._scenario.desk else {}
-        async with segue.open(self._folder / "segue.db", agents=[agent], modes=modes) as app:
+        async with segue.open(self._folder / "segue.db", agents=agents, modes=modes) as app:
             self._app = app
             self._traps.on_pause = self._pause_from_a_thread(app)
             for place, turn in enumerate(self._scenario.turns):
@@ -149,11 +150,12 @@ class _Talk:
         doing: Any
         if not known:
             files = [(name, text.encode()) for name, text in turn.files]
-            doing = self._send(app, turn.message, mode=turn.mode, files=files)
+            review = {"review_plan": True} if turn.review else {}
+            doing = self._send(app, turn.message, mode=turn.mode, files=files, **review)
         elif status == "waiting" and turn.cancelled:
             doing = app.cancel(known)
         elif status == "waiting":
-            answer = {"verdicts": [verdict(call) for call in (await app.question(known))["calls"]]}
+            answer = reply_to(await app.question(known))
             doing = app.answer_and_follow(known, answer) if watched else app.answer(known, answer)
         elif turn.note and not self._was_accepted(turn.note) and await _is_due(app, row, turn.note):
             doing = await self._steer(app, row, turn.note)
@@ -209,6 +211,8 @@ class _Talk:
     async def _linger(self, label: str) -> None:
         """Before this tool returns, add what is to be added, unless it was accepted before."""
         await a_moment(label)
+        while label == OUTLAST and not await self._have_called_ended():
+            await a_moment(label)
         for note in (turn.note for turn in self._scenario.turns if turn.note and turn.note.after == label):
             if self._was_accepted(note) or note.text in (await _rows(self._app))[-1].notes:
                 continue
@@ -219,11 +223,28 @@ class _Talk:
                 self.added.append(label)
                 self._traps.reach(f"added:{label}")
 
+    async def _have_called_ended(self) -> bool:
+        """Whether what the last task called has ended."""
+        latest = (await _rows(self._app))[-1]
+        every = await self._app.tasks.list(limit=-1)
+        return all(row.is_over for row in every if row.called_by == latest.task_id)
+
     def _was_accepted(self, note: Note) -> bool:
         """Whether a message was accepted by this process or an earlier one: nobody sends it again."""
         file = self._folder / ACCEPTED
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return any(json.loads(line)["text"] == note.text for line in lines)
+
+
+def agents_over(folder: Path, traps: Traps, scenario: Scenario, linger: Linger) -> list[Agent]:
+    """The agent, and the one that is its tool."""
+    agent = agent_over(folder, traps, scenario, linger)
+    if not scenario.agents:
+        return [agent]
+    label = {"type": "object", "properties": {"label": {"type": "string"}}, "required": ["label"]}
+    helper = agent.model_copy(update={"agent_id": HELPER, "arguments": label})
+    called = {"agent": HELPER, "background": scenario.later}
+    return [Agent(**{**dict(agent), "tools": (*agent.tools, called)}), helper]
 
 
 def agent_over(folder: Path, traps: Traps, scenario: Any, linger: Linger = a_moment) -> Agent:

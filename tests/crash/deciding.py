@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import PrivateAttr
 
-from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json, remend
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, envelope, plan, plan_json, remend
 
 from .scenarios import ANSWER, Call, Round, Turn
 
@@ -88,7 +88,9 @@ def _decided(turn: Turn, rounds: int) -> Round:
 
 def _envelope(turn: Turn, messages: Sequence[BaseMessage]) -> str:
     records = [json.loads(str(message.content)) for message in messages if message.type == "ai"]
-    calls = [item["function"] for record in records for item in record.get("result", ())]
+    results = [record["result"] for record in records if "result" in record]
+    calls = [item["function"] for result in results if isinstance(result, list) for item in result]
+    replies = [f" ({result['answer']})" for result in results if isinstance(result, dict)]
     decided = _decided(turn, len(records))
     beside = {"step_id": decided.step} if decided.step else {}
     thought = f"round {len(records) + 1}"
@@ -98,8 +100,10 @@ def _envelope(turn: Turn, messages: Sequence[BaseMessage]) -> str:
         return call_tool(*decided.calls, thought=thought, **beside)
     if decided.plan:
         return plan(decided.plan, thought=thought)
+    if decided.question:
+        return envelope("CLARIFY", {"question": decided.question}, thought)
     said = told(turn, [(call["arguments"], call["result"]) for call in calls])
-    return answer(said + _built_on(messages), thought=thought)
+    return answer("".join([said, *replies, _built_on(messages)]), thought=thought)
 
 
 def _branch(turn: Turn, system: str) -> str:

@@ -7,8 +7,11 @@ from .harness import Harness, Outcome, Run
 from .judge import Finding
 from .scenarios import SCENARIOS
 
+# In "background" a tool waits until the called agent has ended; one that met the full disk ends in the next process.
+MEASURED = tuple(name for name in SCENARIOS if name != "background")
 
-def measure(harness: Harness, names: Sequence[str] = tuple(SCENARIOS), every: int = 1, first: int = 0) -> list[Outcome]:
+
+def measure(harness: Harness, names: Sequence[str] = MEASURED, every: int = 1, first: int = 0) -> list[Outcome]:
     """Let the database have 0, 1, 2, … pages, until it has enough; of `every` so many, each scenario tries another."""
     runs = [
         Run(name, (f"pages:{pages}",), "a full disk")
@@ -30,4 +33,4 @@ def _clear(outcome: Outcome) -> Outcome:
 def is_named(end: str) -> bool:
     """Whether a child ended by saying that the disk is full."""
     named = "is full: free" in end or "(No space left on device)" in end
-    return named and end.startswith("DatabaseUnavailable: ")
+    return named and end.startswith(("DatabaseUnavailable: ", "DatabaseLost: "))  # the second: of a called agent

@@ -39,6 +39,9 @@ def read(folder: Path, database: str = "segue.db") -> Evidence:
     lines = effects.read_text(encoding="utf-8").splitlines() if effects.exists() else []
     with closing(opened(folder / database)) as db:
         tasks = rows(db, "SELECT * FROM tasks ORDER BY position")
+        tasks.sort(
+            key=lambda task: task["message"] if task["called_by"] else ""
+        )  # those that run at once have no order
         events: dict[str, list[Row]] = {task["task_id"]: [] for task in tasks}
         for row in rows(db, "SELECT task_id, seq, source, event FROM event_log ORDER BY task_id, seq"):
             form = json.loads(row["event"])
@@ -112,7 +115,7 @@ def changed(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
 class Plain:
     """Values of a run without what differs from run to run: ids become numbers or, as times, are left out."""
 
-    _ID = re.compile(r"\b([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b([0-9a-f]{8})\b")
+    _ID = re.compile(r"\b([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b([0-9a-f]{8})\b|\b[0-9a-f]{12}\b")
     _LEFT_OUT = frozenset({"timestamp", "seconds", "interrupt_id", "at", "shown"})
 
     def __init__(self, run: Evidence) -> None:

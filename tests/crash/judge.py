@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from .evidence import Evidence, Plain, Row, counted, is_unknown, label_of, unknown_labels
 
+HELPER = "helper"
+"""The tool that is an agent: its calls have their effects in its own session."""
 KINDS: Mapping[str, str] = {
     "lost": "an effect or a call is missing, and nobody says so",
     "twice": "an effect happened, or its tool was started, once too often",
@@ -79,17 +81,18 @@ def _checked(run: Evidence) -> Iterator[Finding]:
 def _ledger(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterator[Finding]:
     happened, flagged = counted(run, "effect"), unknown_labels(run)
     rows = Counter(label_of(call) for call in run.calls)
-    for label, times in Counter(label_of(call) for call in undisturbed.calls).items():
+    wanted = Counter(label_of(call) for call in undisturbed.calls)  # the results of the background have no label
+    for label, times in wanted.items():
         if rows[label] < times:
             yield Finding("lost", f"the ledger has nothing of '{label}'")
     for label, times in rows.items():
-        if times > 1:
+        if times > (1 if label else wanted[label]):
             yield Finding("twice", f"the ledger has '{label}' {times} times")
     for call in run.calls:
         label = label_of(call)
         if call["state"] != "done" or call["outcome"] is None:
             yield Finding("unflagged", f"the ledger's call '{label}' is {call['state']} for ever")
-        elif "success" in call["outcome"] and not happened[label]:
+        elif "success" in call["outcome"] and not happened[label] and call["name"] != HELPER:
             yield Finding("unflagged", f"the ledger says that '{label}' succeeded, and it never happened")
         elif "error" in call["outcome"] and label not in flagged and happened[label]:
             yield Finding("unflagged", f"the ledger says that '{label}' failed, and it happened")
@@ -179,7 +182,7 @@ def _in_order(texts: Sequence[str], types: Sequence[str]) -> list[str]:
     wave: list[str] = []
     added: list[str] = []
     for text, kind in zip(texts, types, strict=True):
-        if kind == "tool_result":
+        if kind in ("tool_result", "agent_called"):
             wave.append(text)
         elif kind == "steered":
             added.append(text)
@@ -210,10 +213,18 @@ def _end(run: Evidence, same: Evidence) -> Iterator[Finding]:
         for name in ("status", "message", "mode", "error", "result"):
             if plain.text(mine[name]) != expected.text(other[name]):
                 yield Finding("end", f"the {name} is {plain.text(mine[name])}, not {expected.text(other[name])}")
+        if _most_calls(mine) != _most_calls(other):
+            yield Finding("end", f"it may make {_most_calls(mine)} calls, not {_most_calls(other)}")
     for session, messages in same.history.items():
         said, wanted = plain.text(run.history.get(session)), expected.text(messages)
         if said != wanted:
             yield Finding("end", f"the history is {said}, not {wanted}")
+
+
+def _most_calls(task: Row) -> int | None:
+    """The part of its caller's budget that the task of a called agent has."""
+    most: int | None = json.loads(task.get("reply_options") or "{}").get("most_calls")
+    return most
 
 
 # Races

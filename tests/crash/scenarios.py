@@ -1,5 +1,6 @@
 """What is crashed: conversations whose every call has a label, and what the model decides in each round."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,12 +11,16 @@ Call = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Round:
-    """One decision: calls, a plan or a repair; without any of them it is the answer. `step` is a step of the plan."""
+    """One decision: calls, a plan, a repair or a question; without any of them it is the answer.
+
+    `step` is a step of the plan.
+    """
 
     calls: tuple[Call, ...] = ()
     plan: tuple[str, ...] = ()
     diagnosis: str = ""
     step: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Turn:
     note: Note | None = None
     cancelled: bool = False
     """Cancelled as soon as it waits for a person."""
+    review: bool = False
+    """A person reviews its plan."""
 
     def added_to(self, message: str) -> "Turn":
         """The turn as the model sees it where its message is this one: with the note, if that stands in it."""
@@ -58,13 +65,19 @@ class Turn:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Turns on one thread; with `mcp` the agent has the tools of an MCP server as well, with `desk` the mode."""
+    """Turns on one thread; with `mcp` the agent has the tools of an MCP server as well, with `desk` the mode.
+
+    With `agents` it has the agent `helper` as a tool, which carries out the parts whose messages are its arguments; in
+    the background with `later`.
+    """
 
     name: str
     protocol: str
     turns: tuple[Turn, ...]
     mcp: bool = False
     desk: bool = False
+    agents: bool = False
+    later: bool = False
 
     def turn_of(self, message: str) -> Turn | None:
         """The turn, or the part of one, that a message begins; each note stands in a line below it."""
@@ -100,6 +113,16 @@ def post(label: str) -> Call:
     return ("post", {"label": label})
 
 
+def have(label: str) -> Call:
+    """A call of the other agent."""
+    return ("helper", {"label": label})
+
+
+def had(label: str, *rounds: Round) -> Turn:
+    """What the other agent does in that call."""
+    return Turn(json.dumps({"label": label}), "react", rounds)
+
+
 def ask(branch: str, goal: str) -> Call:
     """A call of a branch of the desk's flow."""
     return (branch, {"goal": goal})
@@ -124,6 +147,7 @@ def step(number: int, call: Call | None, *needs: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+QUESTION: Call = ("ask_user", {"question": "Which bank?"})
 ANSWER = Round()
 
 
@@ -352,10 +376,86 @@ ATTACHED = Scenario(
 )
 
 
+ASKED = Scenario(
+    "asked",
+    "json",
+    (
+        Turn(
+            "ask and pay", "react", (Round((deposit("a"),)), Round(question="Which bank?"), Round((send("b"),)), ANSWER)
+        ),
+        Turn(
+            "ask by a plan",
+            "plan",
+            steps=(step(1, look("x")), step(2, QUESTION, 1), step(3, deposit("c"), 2), step(4, None, 3)),
+            review=True,
+        ),
+        Turn("write once more", "react", one(send("d"))),
+    ),
+)
+
+REPLY = "the one in the square"
+"""What a person answers to a question."""
+
+
+def reply_to(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What a person answers a task that waits for them."""
+    if question["kind"] == "question":
+        return {"answer": REPLY}
+    return {"verdicts": [verdict(call) for call in question["calls"]]}
+
+
+AGENTS = Scenario(
+    "agents",
+    "json",
+    (
+        Turn(
+            "have it settled",
+            "react",
+            (Round((have("h"),)), Round((deposit("a"),)), ANSWER),
+            parts=(had("h", Round((deposit("b"),)), Round((send("c"), spend("d"))), ANSWER),),
+        ),
+        Turn(
+            "have both settled",
+            "react",
+            one(have("i"), have("j")),
+            parts=(had("i", *one(deposit("e"))), had("j", *one(transfer("f")))),
+        ),
+        Turn("write once more", "react", one(send("g"))),
+    ),
+    agents=True,
+)
+
+
+OUTLAST = "outlast"
+"""The value that is set only once every called agent has ended."""
+
+BACKGROUND = Scenario(
+    "background",
+    "json",
+    (
+        Turn(
+            "have it settled meanwhile",
+            "react",
+            (Round((have("h"),)), Round((transfer("a"),)), ANSWER),
+            parts=(had("h", Round((deposit("b"),)), Round((send("c"), spend("d"))), ANSWER),),
+        ),
+        Turn(
+            "have both settled meanwhile",
+            "react",
+            (Round((have("i"), have("j"))), Round((put(OUTLAST),)), ANSWER),
+            parts=(had("i", *one(deposit("e"))), had("j", *one(transfer("f")))),
+        ),
+        Turn("write once more", "react", one(send("g"))),
+    ),
+    agents=True,
+    later=True,
+)
+
+
 def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
     """What a person decides about a call that needs approval: its label says so."""
     arguments = call["arguments"]
-    match arguments["label"].split()[0]:
+    match arguments.get("label", call["name"]).split()[0]:
         case "edit":
             return {"index": call["index"], "verdict": "edit", "arguments": {**arguments, "amount": 9}}
         case "reject":
@@ -380,5 +480,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         DESK,
         MCP,
         ATTACHED,
+        ASKED,
+        AGENTS,
+        BACKGROUND,
     )
 }

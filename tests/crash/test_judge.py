@@ -62,12 +62,12 @@ class World:
         Path(folder, "effects.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.effects))
         Path(folder, "history.json").write_text(json.dumps({"s": self.history}))
         with closing(sqlite3.connect(folder / "segue.db")) as db:
-            db.execute("CREATE TABLE tasks (position, task_id, status, message, mode, error, result)")
+            db.execute("CREATE TABLE tasks (position, task_id, status, message, mode, error, result, called_by)")
             db.execute("CREATE TABLE events (task_id, seq, source, event)")
             db.execute("CREATE VIEW event_log AS SELECT * FROM events")
             db.execute("CREATE TABLE calls (position, task_id, scope, idx, name, arguments, state, outcome)")
             row = (self.task_id, self.status, "go", "react", None, json.dumps(self.result))
-            db.execute("INSERT INTO tasks VALUES (1, ?, ?, ?, ?, ?, ?)", row)
+            db.execute("INSERT INTO tasks VALUES (1, ?, ?, ?, ?, ?, ?, NULL)", row)
             for place, happened in enumerate(self.events, start=1):
                 seq = place + (self.gap if place > 2 else 0)
                 source = None if happened["own"] else "node"

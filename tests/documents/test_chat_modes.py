@@ -88,7 +88,7 @@ IN_CHINESE: dict[str, tuple[str, list[str], str]] = {
     "plan steps": (
         "plan",
         [plan_json("好", [{"action": "fly"}]), plan_json("好", [{"action": "none", "description": "想"}]), "好"],
-        "计划无法执行：步骤 1 写了工具 'fly'；可选：fail。",
+        "计划无法执行：步骤 1 写了工具 'fly'；可选：fail, ask_user。",
     ),
     "fallback": ("direct", ["", answer("好")], "模型的回答为空"),
     "controller": (

@@ -24,7 +24,7 @@ from segue.core.conversation import (
     transcript,
 )
 from segue.core.errors import ConfigurationError
-from segue.runtime.run import graph
+from segue.runtime.modes import graph
 from segue.testing.rehearsal import APIOutput, converse, read_log
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel

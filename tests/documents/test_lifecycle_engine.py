@@ -30,6 +30,7 @@ PRESCRIBED = {
     "STATE_CHANGED": {"from", "to"},
     "CONTEXT_RECEIVED": {"rules_count", "tools_count", "knowledge_count"},
     "TASK_DECOMPOSED": {"task_count", "tasks"},
+    "TASK_SPAWNED": {"task_id", "description"},
     "TASK_SCHEDULED": {"task_id", "priority"},
     "TASK_STARTED": {"task_id"},
     "TASK_COMPLETED": {"task_id", "result", "progress"},

@@ -104,7 +104,7 @@ async def test_the_context_names_one_of_several_agents_and_the_form_lists_them()
     graph = segue.graph("react", agents=[own(answer("one")), own(answer("two"), agent_id="other")])
     assert (await graph.ainvoke(GO))["result"]["answer"] == "one"
     assert (await graph.ainvoke(GO, context={"agent": "other"}))["result"]["answer"] == "two"  # type: ignore[arg-type]
-    assert graph.get_context_jsonschema()["properties"]["agent"]["enum"] == ["", "own", "other", "travel", "data"]
+    assert graph.get_context_jsonschema()["properties"]["agent"]["enum"] == ["", "own", "other"]
 
 
 def test_modes_of_ones_own_are_in_the_chat_graph() -> None:

@@ -375,7 +375,7 @@ def test_graphs_are_real_subgraphs_that_studio_expands() -> None:
 async def test_a_question_waits_for_a_person_and_their_answer_is_the_result(bed: Make) -> None:
     made = bed(flow(), [choose("ask_user", question="Which colour?"), FINISH])
     await made.start({"goal": "Paint"})
-    assert await made.question() == {"kind": "question", "question": "Which colour?"}
+    assert await made.question() == {"kind": "question", "question": "Which colour?", "by_segue": True}
     await made.answer("")
     assert "does not fit" in (await made.question())["problem"]
     out = await made.answer({"answer": "blue"})

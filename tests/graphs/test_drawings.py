@@ -34,7 +34,7 @@ def test_the_page_shows_the_true_diagram(name: str) -> None:
                 ("CALL_LLM", "CALL_TOOL"), ("CALL_LLM", "PLAN"), ("CALL_LLM", "REMEND"), ("CALL_LLM", "ANSWER"),
                 ("CALL_LLM", "INPUT"), ("CALL_TOOL", "INPUT"), ("CALL_TOOL", "CALL_TOOL"), ("PLAN", "INPUT"),
                 ("REMEND", "CALL_TOOL"), ("REMEND", "PLAN"), ("REMEND", "INPUT"), ("ANSWER", "__end__"),
-                ("FINISH", "__end__"),
+                ("FINISH", "__end__"), ("CALL_LLM", "ASK_USER"), ("ASK_USER", "INPUT"), ("ASK_USER", "FINISH"),
             },
         ),
         (

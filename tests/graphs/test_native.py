@@ -30,7 +30,7 @@ async def test_the_state_and_the_control_tools_are_sent_where_they_say_something
     assert third[:4] == second and second[:2] == first
     assert '"iteration": 3' in str(third[-1].content) and '"failed": true' in str(third[-1].content)
     offered = [[spec["function"]["name"] for spec in specs][3:] for specs in test.model.bound_tools]
-    assert offered == [["plan"], [], ["plan", "remend"]]
+    assert offered == [["ask_user", "plan"], ["ask_user"], ["ask_user", "plan", "remend"]]
 
 
 async def test_the_last_rounds_say_how_many_are_left(bed: Make) -> None:
@@ -118,7 +118,7 @@ async def test_context_stays_within_its_budget_for_twenty_rounds_and_pairs_are_w
     for sent in test.model.calls:
         text = "".join(str(m.content) + json.dumps(getattr(m, "tool_calls", [])) for m in sent)
         assert len(text) / 3 < 3500
-        assert sent[1].content == "read the book"
+        assert "read the book" in [message.content for message in sent[1:3]], "behind the digest, if there is one"
         open_calls = {c["id"] for m in sent for c in getattr(m, "tool_calls", [])}
         assert open_calls == {m.tool_call_id for m in sent if m.type == "tool"}  # type: ignore[attr-defined]
     assert len(out["messages"]) == 42

@@ -347,4 +347,4 @@ async def test_after_three_rounds_alike_the_schema_only_lets_the_model_answer(be
 
     plain.stream = noting  # type: ignore[method-assign]
     await test.send("go")
-    assert asked == [["CALL_TOOL", "PLAN", "ANSWER"]] * 3 + [["ANSWER"]]
+    assert asked == [["CALL_TOOL", "PLAN", "CLARIFY", "ANSWER"]] * 3 + [["ANSWER"]]

@@ -145,7 +145,7 @@ def request(text: str, tools: Sequence[Any], native: bool = False, **parts: Any)
         spoken = [*_messages(conversation), HumanMessage(text), *(m for made in rounds for m in _exchange(made))]
         specs += CONTROL_TOOLS.values()
         return ModelRequest("decide", [system, *spoken, closing], tools=specs, native=True)
-    shown = render("react", language, agent_prompt="", tools="-")
+    shown = render("react", language, agent_prompt="", tools="-", endings="")
     system = SystemMessage(f"{shown}\n\n{render('state', language, current_state=state)}")
     records = [AIMessage(json.dumps({"result": [{"function": made} for made in results]})) for results in rounds]
     return ModelRequest("decide", [HumanMessage(text), system, *records], envelope_schema(bound), specs)

@@ -1,20 +1,23 @@
-"""Which model an agent gets."""
+"""Which model an agent gets, and what known models cost."""
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from pydantic import SecretStr
 
-from segue.core.agents import Agent
+import segue
+from segue.core.agents import Agent, Prices
 from segue.core.errors import ConfigurationError, MissingKey, UnknownModel
 from segue.models.build import build_model, chosen_model
 from segue.models.chat_object import ChatObject
 from segue.models.offline import OfflinePlanner
-from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel
+from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel, known_cost
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel
+from tests.loopback import LoopbackServer, Text
 
 KEY = SecretStr("test-key-0123456789")
 
@@ -129,3 +132,47 @@ def test_a_socks_proxy_without_its_package_is_named(monkeypatch: pytest.MonkeyPa
 def test_an_address_of_the_agents_own_is_named_without_its_secrets() -> None:
     with pytest.raises(ConfigurationError, match="base_url is '//host/v1'"):
         build_model(agent(model="openai:m", base_url="//user:secret@host/v1?key=secret", api_key=KEY), "", {})
+
+
+# What known models cost, without the network.
+
+OPENAI = "https://api.openai.com/v1"
+USAGE = {"input": 1000, "output": 100}
+
+
+async def test_a_model_costs_what_is_known_of_it_at_its_endpoint() -> None:
+    cost = await known_cost("gpt-4.1-mini", OPENAI, USAGE)
+    assert cost and 0 < cost < 0.1
+    cached = await known_cost("gpt-4.1-mini", OPENAI, {**USAGE, "cached": 900})
+    assert cached and cached < cost
+    assert await known_cost("gpt-4.1-mini-2025-04-14", OPENAI, USAGE) == cost
+
+
+@cases(
+    "name, address, usage",
+    [
+        ("gpt-4.1-mini", "http://127.0.0.1:8085/v1", USAGE),
+        ("gpt-4.1-mini", "http://localhost/api.openai.com/v1", USAGE),
+        ("no-such-model", OPENAI, USAGE),
+        ("gpt-4.1-mini", OPENAI, {}),
+        ("gpt-4.1-mini", OPENAI, {**USAGE, "cached": 1001}),
+        ("gpt-4.1-mini", OPENAI, {**USAGE, "output": -1}),
+    ],
+)
+async def test_what_is_not_known_is_not_0(name: str, address: str, usage: dict[str, int]) -> None:
+    assert await known_cost(name, address, usage) is None
+
+
+@cases("price", [-1, float("nan"), float("inf"), 1e300])
+def test_a_price_is_a_number(price: float) -> None:
+    with pytest.raises(ValueError, match="input"):
+        Prices(input=price, output=1)
+
+
+async def test_a_task_at_an_endpoint_without_known_prices_says_so(tmp_path: Path) -> None:
+    async with LoopbackServer([Text("hello", usage={"prompt_tokens": 9, "completion_tokens": 3})]) as server:
+        agent = Agent(agent_id="a", model="openai:gpt-4.1-mini", base_url=server.base_url, mode="direct")
+        async with segue.open(tmp_path / "a.db", agents=[agent]) as app:
+            result = await app.ask("hi", agent="a")
+            assert result.usage["input"] == 9 and result.usage["cost"] is None
+            assert (await app.tasks.usage()).cost is None

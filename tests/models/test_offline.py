@@ -145,6 +145,94 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for() -> None:
             assert (text, native, talk.calls) == (text, native, calls)
 
 
+@tool
+def lookup_order(order_id: int) -> str:
+    """Tell where a parcel is."""
+    return "packed"
+
+
+@tool(needs_approval=True)
+def cancel_order(order_id: int) -> str:
+    """取消客户的订单。"""
+    return "cancelled"
+
+
+@tool(read_only=True)
+def branch_hours(branch: str = "main") -> str:
+    """Say when the shop opens."""
+    return "9–17"
+
+
+@tool
+def restart(name: str) -> str:
+    """Restart a service."""
+    return "restarted"
+
+
+@tool(keywords=["重启", "reboot"])
+def reboot(name: str) -> str:
+    """Reboot a machine."""
+    return "rebooted"
+
+
+@tool(needs_approval=True)
+def rename(old: str, new: str) -> str:
+    """Rename a service."""
+    return "renamed"
+
+
+@tool(read_only=True)
+def describe(service: str) -> str:
+    """Describe a service."""
+    return "a service"
+
+
+RESTARTS = [("restart", {"name": "billing"})]
+MAY_HAVE_EFFECTS = "`lookup_order` may have effects, so I did not use it. Mark it `read_only` or `needs_approval`"
+
+
+@cases(
+    "tools, text, expected",
+    [
+        ((lookup_order,), "Please look up order number 17", [("lookup_order", {"order_id": 17})]),
+        ((lookup_order,), "Where is order 17?", MAY_HAVE_EFFECTS),
+        ((lookup_order, branch_hours), "What happened to my parcel, the one of May?", MAY_HAVE_EFFECTS),
+        ((lookup_order, branch_hours), "订单 17", "No tool fits"),
+        ((lookup_order, cancel_order), "把客户的 17 号订单退掉", [("cancel_order", {"order_id": 17})]),
+        ((lookup_order, cancel_order), "把客户的订单 17 退掉", [("cancel_order", {"order_id": 17})]),
+        ((lookup_order, cancel_order), "把客户的 17 个订单退掉", "order_id"),
+        ((lookup_order, cancel_order), "Please don't look up order 17", "No tool fits"),
+        ((lookup_order, branch_hours), "At what time does your shop close?", [("branch_hours", {})]),
+        ((lookup_order, branch_hours), "If the shop burns, what happens?", "No tool fits"),
+        ((restart, describe), "Please restart billing", RESTARTS),
+        ((restart, describe), "restart the billing.", RESTARTS),
+        ((restart, describe), "restart name=billing", RESTARTS),
+        ((restart, describe), "restart, name: billing please", RESTARTS),
+        ((restart,), "restart name: the billing service", [("restart", {"name": "the billing service"})]),
+        ((restart,), 'restart name="old billing"', [("restart", {"name": "old billing"})]),
+        ((restart,), "Restart billing immediately", 'Put the value in quotes: `restart "billing immediately"`.'),
+        ((restart,), "Can you restart billing?", 'Put the value in quotes: `restart "billing"`.'),
+        ((restart,), "restart", 'Put the value in quotes: `restart "…"`.'),
+        ((restart,), "Please don't restart billing", "No tool fits"),
+        ((restart,), "Restart it. Billing is down", "To use restart, I still need"),
+        ((reboot,), "请重启计费服务", [("reboot", {"name": "计费服务"})]),
+        ((reboot,), "重启，name：billing", [("reboot", {"name": "billing"})]),
+        ((rename,), "rename old: x y, new: z", [("rename", {"old": "x y", "new": "z"})]),
+        ((rename,), 'rename new="a b" old=c', [("rename", {"old": "c", "new": "a b"})]),
+        ((rename,), "rename billing", '`rename "billing" "…"`'),
+        ((describe,), "Describe the old billing service", [("describe", {"service": "old billing"})]),
+    ],
+)
+async def test_a_tool_is_found_by_its_name_arguments_and_description(tools: Any, text: str, expected: Any) -> None:
+    for native in (False, True):
+        talk = Talk(tools, native)
+        answer = await talk.say(text)
+        if isinstance(expected, str):
+            assert talk.calls == [] and (expected in answer or language_of(text) == "zh"), answer
+        else:
+            assert talk.calls == expected, answer
+
+
 @cases(
     "tools, messages, calls",
     [
@@ -185,10 +273,15 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(tools: Any, mess
 @cases(
     "tools, text, parts",
     [
-        (TOOLS, "Plan a 3-day trip to Beijing, vegetarian, window seat", ["2495", "Not used: vegetarian, window seat"]),
-        (TOOLS, "推荐海边的城市，要有温泉", ["厦门", "未使用的部分：温泉"]),
-        (TOOLS, "budget for Paris, 3 days", ["To use Budget", "for example Beijing", "Not used: Paris"]),
+        (
+            TOOLS,
+            "Plan a 3-day trip to Beijing, vegetarian, window seat",
+            ["2495", "I did nothing with: vegetarian, window seat"],
+        ),
+        (TOOLS, "推荐海边的城市，要有温泉", ["厦门", "未处理：温泉"]),
+        (TOOLS, "budget for Paris, 3 days", ["To use Budget", "for example Beijing", "I did nothing with: Paris"]),
         (TOOLS, "what is love?", ["No tool fits", "without a language model", "- Budget"]),
+        ((reboot,), "重启 计费 服务", ["还需要你告诉我", '请把值放在引号里：`reboot "计费 服务"`。']),
         (LIBRARY, "几点开门？", ["分馆", "河西馆、东门馆"]),
         (LIBRARY, "Northgate opening hours and my late fee", ["Northgate: 9–17", "To use Late fee", "`loan_id`"]),
         (LIBRARY, "renew L-404 for 1 week, and the late fee of L-404", ["no such loan", "fee**: 2"]),
@@ -223,7 +316,7 @@ def planned(text: str, tools: Any, schema: Any, **known: Any) -> ModelRequest:
     """A plan's request as the plan and lifecycle graphs write it."""
     members = {member.name: member for member in map(bound_once, tools)}
     state = json.dumps({"conversation": [], **known}, ensure_ascii=False)
-    system = render("make_plan", language_of(text), agent_prompt="", tools="-", current_state=state)
+    system = render("make_plan", language_of(text), agent_prompt="", tools="-", current_state=state, ask="")
     specs = [member.spec for member in members.values()]
     written = plan_schema(members) if schema is None else schema
     return ModelRequest("plan", [SystemMessage(system), HumanMessage(text)], written, specs)
@@ -274,7 +367,7 @@ async def test_a_plans_answer_is_made_from_the_results_in_the_prompt() -> None:
 async def test_a_goal_is_broken_down_into_tasks_that_the_planner_reads_back() -> None:
     tasks = json.loads((await reply_to(planned(TASK + ", gift wrapped", LIBRARY, TASKS_SCHEMA))).text)["tasks"]
     assert [task["dependencies"] for task in tasks] == [[], ["1"], [], ["1", "2", "3"]]
-    assert tasks[-1]["description"].endswith("Not used: gift wrapped")
+    assert tasks[-1]["description"].endswith("I did nothing with: gift wrapped")
     talk = Talk(LIBRARY)
     await talk.say(tasks[1]["description"])
     assert talk.calls == [("renew_loan", {"loan_id": "L-017", "weeks": 2})]
@@ -291,7 +384,7 @@ async def test_the_last_task_puts_the_results_of_its_brief_together() -> None:
 
 async def test_an_object_of_another_form_is_refused() -> None:
     schema = {"title": "Trip", "type": "object", "properties": {"city": {"type": "string"}}}
-    with pytest.raises(ModelRefused, match="A Trip needs a language model"):
+    with pytest.raises(ModelRefused, match=r"Structured output \(Trip\) needs a language model"):
         await reply_to(ModelRequest("extract", [HumanMessage("Beijing")], schema))
 
 

@@ -182,12 +182,13 @@ SHOWN = [
 
 async def of_both(text: str, request: Any) -> list[CallLog]:
     """What comes of a text of an endpoint, in pieces of each length and whole, and of a chat object."""
-    logs = []
-    for size in (1, 2, 3, 7, 1000):
-        pieces = [{"content": text[at : at + size]} for at in range(0, len(text), size)]
-        logs.append(await ask([Deltas(pieces)], request))
+    cut = [[{"content": text[at : at + size]} for at in range(0, len(text), size)] for size in (1, 2, 3, 7, 1000)]
+    async with LoopbackServer([*map(Deltas, cut), Text(text), Text(text)]) as server:
+        streamed = model_at(server)
+        logs = [await record(streamed, request) for _ in range(len(cut) + 1)]
+        logs.append(await record(model_at(server, streaming=False), request))
+        server.assert_spent()
     for streaming in (True, False):
-        logs.append(await ask([Text(text)], request, streaming))
         logs.append(await record(ChatObject(ScriptedChatModel([text]), streaming=streaming), request))
     return logs
 
@@ -232,13 +233,22 @@ async def test_marks_of_thoughts_in_code_or_that_nothing_closes_are_text(text: s
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
-async def test_a_call_that_the_provider_cannot_read_is_asked_for_again(finish_reason: str, streaming: bool) -> None:
+async def test_a_call_that_the_provider_cannot_read_is_unreadable(finish_reason: str, streaming: bool) -> None:
+    for text in ("", "It is"):
+        log = await ask([Text(text, finish_reason)], NATIVE, streaming)
+        assert (log.reply.tool_calls, log.retries) == ((), [])
+        assert "wrote a call that cannot be read" in str(log.reply.unreadable)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_call_that_the_provider_cannot_read_is_asked_for_again(streaming: bool) -> None:
     def double(number: int) -> int:
         """Double a number."""
         return 2 * number
 
+    reason = "MALFORMED_FUNCTION_CALL"
     calls = ToolCalls([("c1", "double", '{"number": 2}')])
-    with LoopbackServer([Text("", finish_reason), calls, Text("It is", finish_reason), Text("It is 4.")]) as server:
+    with LoopbackServer([Text("", reason), calls, Text("It is", reason), Text("It is 4.")]) as server:
         agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key="k", protocol="native",  # type: ignore[arg-type]
                       mode="react", streaming=streaming, tools=[double])  # fmt: skip
         async with segue.open(":memory:", agents=[agent]) as app:

@@ -4,7 +4,7 @@ from tests.mutants.mutants import Mutant
 
 CASSETTE = "src/segue/testing/cassette"
 TEXT = "src/segue/models/transcript.py"
-TEXTS = "tests/models/test_request_text.py::test_what_decides_the_reply_changes_the_digest"
+TEXTS = "tests/models/test_openai.py::test_what_decides_the_reply_changes_the_digest"
 REPLAY = "tests/rehearsal/test_replay.py"
 SESSIONS = "tests/rehearsal/test_cassette.py::test_a_session_replays_and_backtests_as_recorded"
 
@@ -16,7 +16,13 @@ CASSETTES = (
         "if self._compare and not sent:",
         f"{REPLAY}::test_a_change_is_shown_where_it_first_matters",
     ),
-    Mutant("a changed tool schema is not noticed", TEXT, "indented(plain['function'])", "plain['type']", TEXTS),
+    Mutant(
+        "a changed tool schema is not noticed",
+        TEXT,
+        '_json(plain["function"])',
+        '_json({"name": plain["function"]["name"]})',
+        TEXTS,
+    ),
     Mutant("a changed model is not noticed", TEXT, 'yield f"model: {model}"', 'yield "model:"', TEXTS),
     Mutant(
         "a replay runs a real tool",

@@ -105,8 +105,8 @@ CONVERSATIONS = (
     Mutant(
         "pass^k is a power of the rate",
         STATISTICS,
-        "_combinations(successes, k) / _combinations(sizes, k)).mean()",
-        "(successes / sizes) ** k).mean()",
+        "comb(successes, k) / comb(n, k) for",
+        "(successes / n) ** k for",
         f"{NUMBERS}::test_pass_hat_k_is_the_mean_over_scenarios_of_the_chance_that_k_trials_succeed",
     ),
     Mutant(

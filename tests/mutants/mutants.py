@@ -299,7 +299,7 @@ REPLIES = (
     Mutant(
         "what was streamed before comes again with what was said",
         REPLY_STREAM,
-        "_without(self._said, event.content) if self._first else event.content",
+        "without_said(self.task.said, event.content) if self._first else event.content",
         "event.content",
         PARTS,
     ),

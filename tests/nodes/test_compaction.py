@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from segue.nodes import context
-from segue.nodes.context import exchanges, kept_from, split, window
+from segue.nodes import history
+from segue.nodes.history import exchanges, kept_from, split, window
 
 SIZES = st.lists(st.integers(1, 50), max_size=60)
 
@@ -86,7 +86,7 @@ def test_a_message_is_measured_once_while_it_is_in_memory(monkeypatch: pytest.Mo
         measured.append(text)
         return len(text)
 
-    monkeypatch.setattr(context, "tokens", counted)
+    monkeypatch.setattr(history, "tokens", counted)
     messages = talk(3, 2)
     for _ in range(2):
         window(messages, 500, 4000)
@@ -97,4 +97,4 @@ def test_a_message_is_measured_once_while_it_is_in_memory(monkeypatch: pytest.Mo
     known = {id(message) for message in messages}
     del messages
     gc.collect()
-    assert not any(known & sizes.keys() for sizes in context._sizes.values())
+    assert not any(known & sizes.keys() for sizes in history._sizes.values())

@@ -1,105 +1,27 @@
-"""The catalogues of texts: the same ids and values in both languages, and each id used."""
+"""The catalogues of texts and of errors: complete in both languages, and English where it is asked for."""
 
-import ast
-import re
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from http import HTTPStatus
-from pathlib import Path
-from re import fullmatch
 from string import Formatter
 
 import pytest
 
-from segue.prompts.catalogue import FOLDER, Texts, catalogue
+from segue.core.errors import (
+    Clause,
+    ConfigurationError,
+    DatabaseUnavailable,
+    FileUnavailable,
+    InvalidMessage,
+    ModelUnreachable,
+    SegueError,
+    TaskError,
+)
+from segue.prompts.catalogue import FOLDER, Texts, catalogue, error_text, render_over_http, template_of
+from segue.server.tenants import Tenant
 from tests.cases import cases
-from tests.source import ROOT, source
+from tests.core.test_errors import DEFINED, MADE
 
 TRANSLATIONS = ("errors", "clauses", "words", "labels")
 """Sections of the Chinese catalogue whose English is in the code."""
 SECTIONS = tuple(catalogue("en"))
-NAMED_ELSEWHERE = ("errors_over_http", "validation")
-"""Sections whose ids are errors of ours, and of pydantic."""
-SENTENCES = {english for english in catalogue("zh")["errors"] if not english.isidentifier()}
-"""The English templates of sentences without a class of their own."""
-
-
-@cache
-def section_of_function() -> dict[tuple[str, str], str]:
-    """The section of each name that is bound to one, by the name of its module."""
-    return {
-        (file.stem, node.targets[0].id): node.value.args[0].value
-        for file, (module, *_) in source().items()
-        if isinstance(module, ast.Module)
-        for node in module.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
-        if isinstance(node.value.func, ast.Name) and node.value.func.id == "Texts"
-        if isinstance(node.value.args[0], ast.Constant)
-    }
-
-
-def bound(file: Path, nodes: list[ast.AST]) -> dict[str, str]:
-    """The section that each name of a file stands for."""
-    known = section_of_function()
-    found = {name: section for (stem, name), section in known.items() if file.stem == stem}
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom):
-            stem = (node.module or "").rpartition(".")[2]
-            imported = [name for name in node.names if (stem, name.name) in known]
-            found |= {name.asname or name.name: known[stem, name.name] for name in imported}
-    return found
-
-
-def names(node: ast.expr) -> Iterator[str]:
-    """Patterns of the ids that an argument may be."""
-    match node:
-        case ast.Constant(value=str(text)):
-            yield re.escape(text)
-        case ast.IfExp():
-            yield from names(node.body)
-            yield from names(node.orelse)
-        case ast.JoinedStr():
-            parts = [re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values]
-            yield "".join(parts)
-
-
-@dataclass
-class Uses:
-    """What the source does with the sections."""
-
-    named: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Patterns of the ids that a section's function is called with."""
-    made: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Patterns of the f-strings in files that use a section."""
-    constants: set[str] = field(default_factory=set)
-    """Every string of the source, every word of its templates, and the names of HTTP's statuses."""
-
-
-@cache
-def uses() -> Uses:
-    found = Uses()
-    for file, nodes in source().items():
-        section_of = bound(file, nodes)
-        for node in nodes:
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in section_of
-                and node.args
-            ):
-                found.named[section_of[node.func.id]] |= set(names(node.args[0]))
-            elif isinstance(node, ast.JoinedStr):
-                patterns = {pattern for pattern in names(node) if re.search(r"[a-z]{4}", pattern)}
-                for section in section_of.values():
-                    found.made[section] |= patterns
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.constants.add(node.value)
-    for template in (ROOT / "src").rglob("*.j2"):
-        found.constants |= set(re.findall(r"\w+", template.read_text(encoding="utf-8")))
-    found.constants |= {status.phrase.title().replace(" ", "") for status in HTTPStatus}
-    return found
 
 
 def fields(template: str) -> set[str]:
@@ -141,60 +63,6 @@ def test_every_chinese_text_is_chinese(section: str) -> None:
         assert any("\u4e00" <= char <= "\u9fff" for char in text) or name in without, name
 
 
-@cases("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
-def test_every_id_that_the_code_names_exists(section: str) -> None:
-    known = catalogue("en")[section]
-    assert {name for name in uses().named[section] if not any(fullmatch(name, text) for text in known)} == set()
-
-
-@cases("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
-def test_every_id_is_used(section: str) -> None:
-    unnamed = catalogue("en")[section].keys() - uses().constants
-    assert {name for name in unnamed if not any(fullmatch(made, name) for made in uses().made[section])} == set()
-
-
-def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
-    raised = {
-        node.value
-        for file, nodes in source().items()
-        if file.parent.name != "prompts" or file.name == "catalogue.py"
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    assert {*SENTENCES, *catalogue("zh")["clauses"]} <= raised
-
-
-TO_PEOPLE = {
-    *("ConfigurationError", "InvalidAnswer", "InvalidMessage", "InvalidSnapshot", "TaskError"),
-    *("DatabaseUnavailable", "DatabaseDamaged", "MemoryUnavailable", "InvalidMemory", "ModelRefused"),
-}
-
-
-def test_every_sentence_with_fields_that_people_read_is_translated() -> None:
-    raised = {
-        (file.name, ast.unparse(node.args[0]))
-        if not isinstance(node.args[0], ast.Constant)
-        else (file.name, node.args[0].value)
-        for file, nodes in source().items()
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TO_PEOPLE and node.args
-        if node.keywords or isinstance(node.args[0], ast.JoinedStr)
-    }
-    assert {(file, text) for file, text in raised if text not in SENTENCES} == set()
-
-
-def test_every_clause_is_translated() -> None:
-    made = {
-        (file.name, node.args[0].value)
-        for file, nodes in source().items()
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Clause" and node.args
-        if isinstance(node.args[0], ast.Constant)
-    }
-    assert made
-    assert {(file, text) for file, text in made if text not in catalogue("zh")["clauses"]} == set()
-
-
 def test_a_text_keeps_the_braces_of_its_values() -> None:
     assert Texts("task")("why", "en", reason="{x} {0}") == ": {x} {0}"
 
@@ -204,3 +72,96 @@ def test_an_unknown_id_and_a_missing_value_are_errors() -> None:
         Texts("task")("no_such_text", "en")
     with pytest.raises(KeyError):
         Texts("task")("why", "zh")
+
+
+# Every error in Chinese: complete, with the same fields, and English where it is asked for.
+
+CHINESE = catalogue("zh")["errors"]
+ERRORS = {name: text for name, text in CHINESE.items() if name.isidentifier()}
+"""The Chinese templates by class."""
+TRANSLATED = {english: text for english, text in CHINESE.items() if english not in ERRORS}
+"""The Chinese templates by English template."""
+OVER_HTTP = {
+    name: (text, catalogue("en")["errors_over_http"][name])
+    for name, text in catalogue("zh")["errors_over_http"].items()
+}
+
+
+def test_every_error_class_has_a_chinese_template() -> None:
+    assert DEFINED.keys() <= ERRORS.keys()
+
+
+@cases("error", MADE)
+def test_an_error_reads_in_both_languages(error: SegueError) -> None:
+    assert error_text(error, "en") == str(error)
+    chinese = error_text(error, "zh")
+    assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or template_of(error) == "{sentence}"
+    used = fields(template_of(error))
+    missing = {name for name in error.params.keys() - used if name != "sentence"}
+    assert "sentence" in used or not missing, f"{type(error).__name__} in Chinese leaves out {missing}"
+
+
+def test_a_sentence_has_the_same_fields_in_both_languages() -> None:
+    for english, chinese in TRANSLATED.items():
+        values = dict.fromkeys(fields(english), "x1")
+        assert values.keys() == fields(chinese), english
+        assert error_text(TaskError(english, **values), "zh") == chinese.format(**values)
+
+
+def test_words_in_the_fields_are_translated_and_free_text_is_kept() -> None:
+    paused = TaskError("Task {task_id} is {status}: there is nothing to cancel.", task_id="t1", status="done")
+    assert error_text(paused, "zh") == "任务 t1 已完成：没有可以取消的内容。"
+    free = DatabaseUnavailable("The disk {sda1} is full.")
+    assert str(free) == "The disk {sda1} is full."
+    assert error_text(free, "zh") == "数据库无法使用：The disk {sda1} is full."
+    lost = FileUnavailable("missing", "segue.db.files/aa")
+    assert "（缺失）" in error_text(lost, "zh")
+
+
+def test_clauses_are_translated_around_what_the_endpoint_said() -> None:
+    why = Clause("answered {status} ({why})", status=503, why="busy {x}")
+    error = ModelUnreachable(
+        "{fault}, the last of {attempts} attempts: {advice}.",
+        fault=Clause('The model "{name}" at {address} {reason}', name="m", address="http://x/v1", reason=why),
+        attempts=3,
+        advice=Clause("wait a moment, then resume"),
+    )
+    assert str(error).startswith('The model "m" at http://x/v1 answered 503 (busy {x}), the last of 3 attempts')
+    assert error_text(error, "zh") == "模型“m”（http://x/v1）返回了 503（busy {x}）（共尝试 3 次）：请稍候，然后继续。"
+
+
+def test_a_clause_has_the_same_values_in_both_languages() -> None:
+    for english, chinese in catalogue("zh")["clauses"].items():
+        assert fields(english) == fields(chinese), english
+
+
+class OwnError(ConfigurationError):
+    """An error that is defined outside Segue."""
+
+
+def test_an_error_of_ones_own_has_the_template_of_its_parent() -> None:
+    assert error_text(OwnError("Set X."), "zh") == "配置有误：Set X."
+    assert error_text(InvalidMessage(), "zh") == "消息无法发送："
+
+
+def test_a_tenants_prefix_is_removed_in_chinese_too() -> None:
+    for text in (*ERRORS.values(), *TRANSLATED.values()):
+        names = {name: "alpha:s1" if name in ("thread_id", "task_id", "name") else "x" for name in fields(text)}
+        assert "alpha" not in Tenant("alpha").without_prefix(text.format(**names)), text
+
+
+NOT_SERVED = {"DatabaseTooNew", "NothingStored", "UnknownFact", "UnknownMemory"}
+"""What ends a service before it answers, and what its routes answer in other words."""
+
+
+@cases("error", [error for error in MADE if type(error).__name__ not in NOT_SERVED])
+def test_a_client_of_the_service_is_told_of_no_command(error: SegueError) -> None:
+    for sentence in (render_over_http(error, "en"), render_over_http(error, "zh")):
+        assert "segue " not in sentence and " --" not in sentence
+
+
+def test_what_a_client_is_told_instead_says_the_same() -> None:
+    for name, (chinese, english) in OVER_HTTP.items():
+        assert fields(chinese) == fields(english), name
+        assert name in DEFINED or name in TRANSLATED, f"no error reads {name}"
+        assert name in DEFINED or fields(chinese) == fields(name) - {"path", "error"}, "where the database is"

@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +21,13 @@ from typer.testing import CliRunner
 from reference.commands import root_command
 from segue.cli import app
 from segue.core.agents import load_agents
+from tests.cli.conftest import Shell
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_TYPED = re.compile(r"^(Your choice: |请选择： )(.+)$", re.MULTILINE)
+"""A prompt, and what is typed there."""
 _BEGINNING = re.compile(r"(?:^|[|&] *)segue ([^|<>&;\n]*)", re.MULTILINE)
 
 
@@ -83,9 +87,9 @@ class Reader:
 
     def _console(self, block: Block) -> None:
         for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE):
-            assert_matches(expected, self._run(shlex.split(command)))
+            assert_matches(expected, self._run(shlex.split(command), expected))
 
-    def _run(self, words: list[str]) -> str:
+    def _run(self, words: list[str], expected: str) -> str:
         match words:
             case ["cd", folder]:
                 self._monkeypatch.chdir(folder)
@@ -94,11 +98,19 @@ class Reader:
             case ["python", file]:
                 self._monkeypatch.syspath_prepend(os.getcwd())
                 return self._run_file(file)
+            case ["source", _]:
+                pass
+            case ["sed", script, file, ">", other]:
+                changed = subprocess.run(["sed", script, file], capture_output=True, check=True, text=True)
+                Path(other).write_text(changed.stdout, encoding="utf-8")
             case ["segue", *arguments]:
-                return CliRunner().invoke(app, arguments, catch_exceptions=False).output
+                return self._run_segue(arguments, expected)
             case _:
                 raise AssertionError(f"A page's console runs {words}, which its test cannot.")
         return ""
+
+    def _run_segue(self, arguments: list[str], expected: str) -> str:
+        return CliRunner().invoke(app, arguments, catch_exceptions=False).output
 
     def _shell(self, block: Block) -> None:
         commands = re.sub(r"#.*$|\\\n", "", block.text, flags=re.MULTILINE)
@@ -113,6 +125,24 @@ class Reader:
         "json": lambda self, block: json.loads(block.text),
         "yaml": lambda self, block: yaml.safe_load(block.text),
     }
+
+
+class TerminalReader(Reader):
+    """Does what a page says at a terminal, and types what it shows after a prompt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: Shell) -> None:
+        super().__init__(monkeypatch, capsys)
+        self._shell_of_commands = shell
+
+    def _run_segue(self, arguments: list[str], expected: str) -> str:
+        self._shell_of_commands.folder = Path.cwd()
+        agents = {"SEGUE_AGENTS": os.environ["SEGUE_AGENTS"]} if "SEGUE_AGENTS" in os.environ else {}
+        terminal = self._shell_of_commands.at_terminal(*arguments, **agents)
+        for prompt, typed in _TYPED.findall(expected):
+            terminal.until(prompt)
+            terminal.type(f"{typed}\n")
+        terminal.end()
+        return terminal.text
 
 
 def assert_matches(expected: str, said: str) -> None:

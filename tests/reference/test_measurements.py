@@ -39,14 +39,15 @@ def test_the_readmes_races_are_those_of_make_crash() -> None:
 
 
 def test_the_readmes_costs_are_those_of_make_bench() -> None:
-    short, ten, hundred, first = (
-        f"{RATIOS[f'CPU {what}, Segue native × create_agent + SQLite']:.2f} times"
-        for what in ("of a task of 3 calls", "of a task of 10 calls", "of a task of 100 calls", "until the first token")
-    )
-    text = " ".join(README.split())
-    assert (
-        f"{short} for a task of 3 calls, {ten} for 10 and {hundred} for 100, and {first} until the first token" in text
-    )
+    columns = {
+        "3 calls": "of a task of 3 calls",
+        "10 calls": "of a task of 10 calls",
+        "100 calls": "of a task of 100 calls",
+        "until the first token": "until the first token",
+    }
+    (row,) = re.findall(rf"^\| {re.escape(' | '.join(columns))} \|\n.*\n\| (.*) \|$", README, re.MULTILINE)
+    measured = [RATIOS[f"CPU {what}, Segue native × create_agent + SQLite"] for what in columns.values()]
+    assert row.split(" | ") == [f"{ratio:.2f} ×" for ratio in measured]
 
 
 def test_the_prompts_are_those_of_make_bench() -> None:

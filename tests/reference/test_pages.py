@@ -24,10 +24,11 @@ from segue.core.json import DEEPEST
 from segue.core.lifecycle import MOST_TASKS
 from segue.core.plan import MAX_STEPS
 from segue.models.local import CONTEXT_TOKENS
-from segue.models.openai.faults import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
+from segue.models.openai.faults import RetryPolicy
 from segue.models.openai.model import CONNECT_SECONDS
+from segue.nodes.model_call import MOST_ASKS
 from segue.nodes.react import MOST_REPAIRS
-from segue.nodes.react_prompt import MOST_SUCCESSES, MOST_UNREADABLE
+from segue.nodes.react_prompt import MOST_SUCCESSES
 from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings
 from segue.server.frames import MOST
@@ -102,13 +103,13 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
         ("steps of a plan", (MAX_STEPS,)),
         ("subtasks of a goal", (MOST_TASKS,)),
         ("repairs of one failure", (MOST_REPAIRS,)),
-        ("replies that cannot be read", (MOST_UNREADABLE,)),
+        ("replies that cannot be read", (MOST_ASKS,)),
         ("equal calls that succeed", (MOST_SUCCESSES,)),
-        ("attempts of one request", (ATTEMPTS, FIRST_DELAY)),
+        ("attempts of one request", (RetryPolicy.attempts, RetryPolicy().first_delay)),
         ("connecting", (CONNECT_SECONDS,)),
         ("the first piece of a reply", (Agent(agent_id="a").read_timeout,)),
-        ("a whole reply", (REPLY_SECONDS,)),
-        ("a `Retry-After`", (MAX_RETRY_AFTER,)),
+        ("a whole reply", (RetryPolicy.reply_timeout,)),
+        ("a `Retry-After`", (RetryPolicy.max_retry_after,)),
         ("tokens of a local model", (CONTEXT_TOKENS,)),
         ("tasks that run at once in a process", (MAX_RUNNING,)),
         ("tasks that wait for them", (MAX_QUEUED,)),
@@ -125,7 +126,7 @@ def test_the_limits_are_those_of_the_source(row: str, values: tuple[float, ...])
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    named = set(re.findall(r'= "([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    named = set(re.findall(r'= "([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages - named if not page.startswith("decisions/")} == set()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import segue
 from segue.cli import app
 from tests.fakes import answer, call_tool
 from tests.loopback import LoopbackServer, Text
@@ -31,6 +32,11 @@ def test_a_support_agent_has_tools_approval_an_mcp_server_and_a_script(
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     assert CliRunner().invoke(app, ["init", "."]).exit_code == 0
     agents = Path("agents.toml")
+    (agent,) = segue.load_agents(agents)
+    assert {language: agent.suggestions[language][1] for language in ("en", "zh")} == {
+        "en": "Please refund order 17",
+        "zh": "请退款订单 17",
+    }
     agents.write_text(re.sub(COMMENTED, r"\1", agents.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     for page in ("docs/guides/mcp.md", "docs/tutorial.md"):
         for block in blocks_of(ROOT / page):

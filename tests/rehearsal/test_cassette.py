@@ -466,3 +466,28 @@ async def test_the_tools_of_an_mcp_server_are_replayed_without_it(bench: Callabl
     elsewhere = laid.agent(mcp=[shop.model_copy(update={"command": "/nowhere/python"})])
     assert cassette.turns[0].tool_calls[0].outcome == {"success": {"tea": 7}}
     assert (await replay(cassette, agents=[elsewhere])).difference is None
+
+
+EDITS: dict[str, Callable[[Agent], Agent]] = {
+    "spaces in the prompt": lambda agent: agent.model_copy(update={"prompt": f"  {agent.prompt}\n\n"}),
+    "another sentence": lambda agent: agent.model_copy(update={"prompt": f"{agent.prompt} Be kind."}),
+    "order of tools": lambda agent: agent.model_copy(update={"tools": (*reversed(agent.tools),)}),
+    "one tool less": lambda agent: agent.model_copy(update={"tools": agent.tools[:1]}),
+    "model": lambda agent: agent.model_copy(update={"model": "openai:other"}),
+    "temperature": lambda agent: agent.model_copy(update={"temperature": 0.5}),
+}
+
+
+async def test_a_cassette_of_calls_only_needs_no_new_recording_for_harmless_edits(
+    bench: Callable[..., Awaitable[Bench]],
+) -> None:
+    laid = await bench([Text(call_tool(ADD)), Text(answer("3"))])
+    await laid.ask("add")
+    whole, calls = await record(laid.app, "s"), await record(laid.app, "s", level="calls")
+    assert load(dump(calls)) == calls and "level: calls" in dump(calls) and "level" not in dump(whole)
+    for name, edit in EDITS.items():
+        made = await replay(calls, agents=[edit(laid.agent())])
+        assert made.difference is None, (name, made.difference)
+    assert (await replay(whole, agents=[EDITS["model"](laid.agent())])).difference is not None
+    gone = laid.agent().model_copy(update={"tools": ()})
+    assert (await replay(calls, agents=[gone])).difference is not None

@@ -163,7 +163,7 @@ async def test_a_call_that_waits_continues_the_conversation_with_its_result(data
         await app.send_event(task.task_id, "delivered", {"by": "post"})
 
         async def ended() -> bool:
-            return (await app.tasks.get(task.task_id)).status == "done"
+            return (await app.task(task.task_id)).status == "done"
 
         await until(ended)
         talked = await converse(app, config, conversation_id="talk")

@@ -14,7 +14,8 @@ from segue.core.records import Unowned, Worker
 _UNOWNED = """
     SELECT task_id, thread_id, agent_id, agent_version, on_upgrade, mode, coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= ? AS expired
-    FROM tasks LEFT JOIN leases USING (thread_id) WHERE status IN ('pending', 'running', 'pausing')
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE status IN ('pending', 'running', 'pausing') AND called_by IS NULL
 """
 
 

@@ -102,7 +102,7 @@ async def test_what_cannot_run_is_refused_before_anything_is_stored(app: App) ->
     ]:
         with pytest.raises(error):
             await app.ask(message, **{"session_id": "s", **options})
-    with pytest.raises(UnknownTool, match="calculator, clock, data, travel"):
+    with pytest.raises(UnknownTool, match="calculator, clock, data, spawn_subtask, travel"):
         app.register(Agent(agent_id="b", tools=("hammer",)))
     assert await app.tasks.list() == []
     with pytest.raises(UnknownThread):

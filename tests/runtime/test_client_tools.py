@@ -40,8 +40,10 @@ async def test_a_call_waits_across_a_restart_and_is_not_made_twice(
         assert await app.waiting() == []  # the client decides
     async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
         assert (await app.question(asked["task_id"]))[CLIENT_CALLS] == [call]
-        done = await app.answer(asked["task_id"], "shown the cart")
+        answered = {"results": {call["id"]: "shown the cart"}} if mode == "react" else "shown the cart"
+        done = await app.answer(asked["task_id"], answered)
         trace = await app.trace(asked["task_id"])
+        assert not any(event.type == "question_answered" for event in await app.events(asked["task_id"]))
     assert (done["status"], done["answer"]) == ("done", "Done.")
     assert [made.outcome for made in trace.calls] == [{"success": "shown the cart"}]
     assert "shown the cart" in str(model.calls[-1])

@@ -24,7 +24,7 @@ import segue
 from segue import Agent
 from segue.core.errors import AppClosed, InsideEventLoop, OtherProcess
 from segue.core.events import Event, TaskComplete
-from segue.registry import run_sync
+from segue.core.sync import run_sync
 from segue.sync import SyncApp
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

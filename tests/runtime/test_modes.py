@@ -76,7 +76,7 @@ async def test_a_task_says_which_model_it_used_in_every_mode(mode: str) -> None:
     async with segue.open(":memory:", modes={"flow": FlowConfig()}) as app:
         result = await app.ask("What is 17 * 23?", mode=mode)
         assert result.model == "offline", result
-        task = await app.tasks.get(result.task_id)
+        task = await app.task(result.task_id)
         assert (task.used_model, task.result and task.result["model"]) == ("offline", "offline")
         assert (await app.trace(result.task_id)).task.used_model == "offline"
 
@@ -98,7 +98,7 @@ async def test_a_cancelled_task_says_which_model_it_used() -> None:
     async with segue.open(":memory:", agents=[asking]) as app:
         waiting = await app.ask("Drop it.", agent="a")
         await app.cancel(waiting.task_id)
-        assert (await app.tasks.get(waiting.task_id)).used_model == app.model_for("a").name
+        assert (await app.task(waiting.task_id)).used_model == app.model_for("a").name
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, mo
 
         async def followed(streams: bool) -> list[str]:
             types = []
-            async for event in app.tasks.follow(task_id, streams=streams):
+            async for event in app._control.follow(task_id, streams=streams):
                 types.append(event.type)
                 follows.release()
                 if isinstance(event, Token):

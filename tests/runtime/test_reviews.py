@@ -1,6 +1,7 @@
 """Modes whose graph asks for a review of its calls as LangChain's middleware does, streams and has a store."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,17 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Send, interrupt
 
 import segue
+from segue.core.calls import CallResult
 from segue.core.errors import InvalidAnswer
-from segue.core.events import AttemptRestarted, Event, Token, ToolCall, ToolResult
+from segue.core.events import (
+    ApprovalGiven,
+    AttemptRestarted,
+    Event,
+    QuestionAnswered,
+    Token,
+    ToolCall,
+    ToolResult,
+)
 from tests.fakes import ScriptedChatModel
 from tests.modes import native_call
 
@@ -69,7 +79,11 @@ async def test_decisions_reach_the_graph_in_the_form_of_its_middleware(database:
             (each["name"], each["args"]) for each in REQUESTS
         ]
         assert (await app.answer(task_id, answer)).answer == "done"
+        (told,) = [event for event in await app.tasks.events(task_id) if isinstance(event, ApprovalGiven)]
     assert given == [{"decisions": DECISIONS}]
+    assert [{name: row[name] for name in row if name not in ("by", "original")} for row in told.verdicts] == VERDICTS
+    assert told.verdicts[1]["original"] == {"n": 2}
+    assert [[each["by"] for each in verdict["by"]] for verdict in told.verdicts] == [["python"]] * 4
 
 
 @pytest.mark.parametrize(("word", "kind"), [("approve", "approve"), ("reject", "reject")])
@@ -98,7 +112,7 @@ async def test_a_decision_that_the_graph_does_not_take_is_refused(verdict: dict[
         task = await app.ask("go", mode="own", session_id="s")
         with pytest.raises(InvalidAnswer, match=says):
             await app.answer(task.task_id, verdicts)
-        assert (await app.tasks.get(task.task_id)).status == "waiting"
+        assert (await app.task(task.task_id)).status == "waiting"
     assert given == []
 
 
@@ -162,7 +176,7 @@ def calling(model: ScriptedChatModel, tools: BaseTool = remember) -> StateGraph[
 async def events_of(graph: Any) -> tuple[list[Event], Any]:
     async with segue.open(":memory:", modes={"own": graph}) as app:
         events = [event async for event in app.chat("go", mode="own", session_id="s")]
-        return events, await app.tasks.get(events[-1].task_id)
+        return events, await app.task(events[-1].task_id)
 
 
 async def test_tokens_stream_calls_are_events_and_the_store_is_there() -> None:
@@ -212,6 +226,65 @@ async def test_calls_are_events_when_they_start_and_end(database: Path) -> None:
     assert told == [(0, 1), (1, 2), (2, 3)]
     results = [event.result["success"] for event in events if isinstance(event, ToolResult)]
     assert results == ["saw 1, surely", "saw 2, yes", "saw 3, surely"]
+
+
+async def test_the_log_says_once_what_a_person_answered(database: Path) -> None:
+    """Also where the answer is stored and the run that took it failed."""
+    tries: list[str] = []
+
+    def ask(state: MessagesState) -> dict[str, list[AIMessage]]:
+        tries.append(interrupt({"question": "Which one?", "from": [1, 2]}))
+        if len(tries) == 1:
+            raise ConnectionError("no network")
+        return {"messages": [AIMessage(tries[-1])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    async with segue.open(database, modes={"own": graph}) as app:
+        task_id = (await app.ask("go", mode="own", session_id="s")).task_id
+        with pytest.raises(ConnectionError):
+            await app.answer(task_id, "the second")
+        assert (await app.resume(task_id)).answer == "the second"
+        events = await app.tasks.events(task_id)
+    told = [(event.question, event.answer) for event in events if isinstance(event, QuestionAnswered)]
+    assert told == [("Which one?", "the second")]
+
+
+@pytest.mark.parametrize("end", ["cancelled while it waits", "cancelled", "failed"])
+async def test_a_call_that_never_ends_has_an_outcome_once_its_task_has(database: Path, end: str) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def send(n: int) -> str:
+        """Send something."""
+        if end == "cancelled while it waits":
+            interrupt("Sure?")
+        if end == "failed":
+            raise ConnectionError("no network")
+        begun.set()
+        waits: Awaitable[Any] = asyncio.Event().wait()
+        return str(await waits)
+
+    model = ScriptedChatModel([native_call(("a", "send", {"n": 1}))])
+    async with segue.open(database, modes={"own": calling(model, send)}) as app:
+        asking = asyncio.create_task(app.ask("go", mode="own", session_id="s"))
+        if end == "failed":
+            with pytest.raises(ConnectionError):
+                await asking
+        else:
+            await (begun.wait() if end == "cancelled" else asking)
+        (row,) = await app.tasks.list(session_id="s")
+        if end != "failed":
+            await app.cancel(row.task_id)
+            await asking
+        events = await app.tasks.events(row.task_id)
+    ended = [
+        (event.index, event.name, event.arguments, CallResult.of(event.result).unknown)
+        for event in events
+        if isinstance(event, ToolResult)
+    ]
+    assert ended == [(0, "send", {"n": 1}, True)]
 
 
 async def test_a_mode_has_the_cache_that_it_was_compiled_with(database: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.core.agents import Agent, load_agents
+from segue.core.agents import Agent, Budget, load_agents
 from segue.core.errors import ConfigurationError, InvalidAnswer, TaskPinned
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.runtime.test_takeover import database, reported, working
@@ -50,6 +50,16 @@ async def test_a_task_continues_with_the_version_that_is_there_now(tmp_path: Pat
         assert await version_of(app, task_id) == "1"
         assert (await app.answer(task_id, "shown"))["answer"] == "by 2"
         assert await version_of(app, task_id) == "2"
+
+
+async def test_a_raised_limit_counts_for_a_task_that_is_pinned_to_its_version(tmp_path: Path) -> None:
+    few = asks("", on_upgrade="pin", max_iteration=1, budget=Budget(tool_calls=1))
+    task_id = await waiting(tmp_path / "s.db", few)
+    more = support("", call_tool(("look", {})), answer("seen"), on_upgrade="pin")
+    async with segue.open(tmp_path / "s.db", agents=[more]) as app:
+        result = await app.answer(task_id, "shown")
+        assert (result["answer"], result.get("limit")) == ("seen", None)
+        assert await version_of(app, task_id) == app.agents.current_version("a")
 
 
 async def test_a_task_runs_with_its_version_where_several_are_registered(tmp_path: Path) -> None:

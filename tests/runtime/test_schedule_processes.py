@@ -125,7 +125,7 @@ async def test_a_worker_takes_a_scheduled_message_and_a_task_whose_event_came(po
             while (task := await app.tasks.newest("s")) is None or task.status != "waiting":  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.05)
             await app.send_event(task.task_id, "paid", 5)
-            while (ended := await app.tasks.get(task.task_id)).status != "done":  # noqa: ASYNC110
+            while (ended := await app.task(task.task_id)).status != "done":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             assert (ended.result or {})["answer"] == "Thanks."
             assert (await app.schedules.get(made.schedule_id)).last_task == task.task_id

@@ -189,6 +189,17 @@ async def test_every_mode_asks_and_goes_on_where_it_was(database: Path, mode: st
     worker.model.assert_spent()
 
 
+async def test_a_limit_that_is_raised_in_the_configuration_continues_the_tasks_that_wait_for_it(database: Path) -> None:
+    async with segue.open(database, agents=[agent()], spend={"per_task": 0.01}) as app:
+        asked = [await app.ask("go", session_id=name, agent="a") for name in ("s", "t")]
+        assert [each["status"] for each in asked] == ["waiting", "waiting"]
+    for limit, status in ((0.01, "waiting"), (5, "done")):
+        async with segue.open(database, agents=[agent()], spend={"per_task": limit}) as app:
+            await app.tasks.continue_raised()
+            await rest(app)
+            assert [(await app.task(each["task_id"])).status for each in asked] == [status, status]
+
+
 async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database: Path) -> None:
     async with segue.open(database, agents=[agent()], spend={"per_user_per_day": 0.5}, audit=True) as app:
         asked = await app.ask("go", session_id="s", agent="a")

@@ -50,7 +50,7 @@ async def test_three_tries_are_the_most_and_the_answer_stays_in_the_history(tmp_
 
 async def test_the_offline_planner_says_that_it_cannot(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "a.db") as app:
-        with pytest.raises(ModelRefused, match="A Trip needs a language model"):
+        with pytest.raises(ModelRefused, match=r"Structured output \(Trip\) needs a language model"):
             await app.ask("你好", response_model=Trip)
 
 

@@ -50,7 +50,7 @@ def open_app(path: Path, clock: FixedClock, *script: Any, **fields: Any) -> Any:
 async def ended(app: App, task_id: str) -> Any:
     """The result of a task, once it is done."""
     for _ in range(500):
-        task = await app.tasks.get(task_id)
+        task = await app.task(task_id)
         if task.status in ("done", "error"):
             return task.result or task.error
         await asyncio.sleep(0.01)

@@ -13,6 +13,7 @@ import httpx
 import uvicorn
 
 from segue.core.agents import Agent
+from segue.registry import EXAMPLES
 from segue.server import ServerSettings, create_app
 from segue.server.lifespan import drain
 from segue.server.run import uvicorn_config
@@ -56,10 +57,19 @@ class _Server(uvicorn.Server):
 
 
 class Served:
-    """A running service: `with Served(path, settings, agents=[…]) as served:`."""
+    """A running service: `with Served(path, settings, agents=[…]) as served:` and the examples."""
 
-    def __init__(self, database: Any = ":memory:", settings: ServerSettings | None = None, **options: Any) -> None:
-        self.application = create_app(database, settings, **options)
+    def __init__(
+        self,
+        database: Any = ":memory:",
+        settings: ServerSettings | None = None,
+        *,
+        examples: bool = True,
+        **options: Any,
+    ) -> None:
+        own = {agent.agent_id: agent for agent in options.pop("agents", ())}
+        agents = {**({agent.agent_id: agent for agent in EXAMPLES} if examples else {}), **own}
+        self.application = create_app(database, settings, agents=agents.values(), **options)
         self._socket = listening()
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(uvicorn_config(settings or ServerSettings(), self.application))

@@ -13,7 +13,14 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError, AgentCardResolutionError
-from a2a.helpers import get_artifact_text, get_message_text, new_data_part, new_text_part
+from a2a.helpers import (
+    get_artifact_text,
+    get_data_parts,
+    get_message_text,
+    new_data_part,
+    new_raw_part,
+    new_text_part,
+)
 from a2a.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -30,7 +37,7 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.errors import A2AError, InvalidParamsError
+from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
 
 import segue
 from segue.core.agents import Agent
@@ -566,3 +573,59 @@ def test_half_a_character_and_control_characters_are_refused_or_sent_back(served
         expected = 422 if r"\ud" in text else 200
         assert response.status_code == expected, response.text
         assert "-32603" not in response.text
+
+
+async def test_a_message_of_one_file_is_answered_or_refused_by_its_type(served: Served) -> None:
+    parts = {
+        "notes.md": new_raw_part(b"apples", media_type="text/markdown", filename="notes.md"),
+        "notes.bin": new_raw_part(b"apples", media_type="application/x-unknown", filename="notes.bin"),
+        "photo.png": new_raw_part(b"\x89PNG\r\n\x1a\n", media_type="application/octet-stream", filename="photo.png"),
+    }
+    async with opened(served.url) as client:
+        for name, part in parts.items():
+            asked = Message(message_id=f"file-{name}", role=Role.ROLE_USER, parts=[part])
+            if name == "notes.md":
+                begun = (await sent(client, asked))[0].task
+                task = await client.get_task(GetTaskRequest(id=begun.id))
+                assert [get_message_text(each) for each in task.history] == [name] and task.status.state == DONE
+            else:
+                with pytest.raises(ContentTypeNotSupportedError):
+                    await sent(client, asked)
+
+
+async def test_a_client_that_takes_only_json_gets_the_answer_as_data(tmp_path: Path) -> None:
+    agent = Agent(agent_id="counter", model=ScriptedChatModel(lambda _: '{"count": 3}'), mode="direct")
+    with Served(tmp_path / "segue.db", agents=[agent]) as own:
+        async with opened(own.url, "counter", None) as client:
+            responses = await sent(client, message("count", "data"), accepted_output_modes=["application/json"])
+            task = await client.get_task(GetTaskRequest(id=responses[0].task.id))
+    updates = [each.artifact_update.artifact for each in responses if each.HasField("artifact_update")]
+    for artifact in (*updates, *task.artifacts):
+        assert get_data_parts(artifact.parts) == [{"count": 3.0}]
+    assert len(updates) == len(task.artifacts) == 1
+
+
+async def test_a_subscription_goes_on_after_the_answer_until_the_task_ends(served: Served) -> None:
+    async with opened(served.url) as client:
+        task = await send(client, "please refund", "subscribed")
+        assert task.status.state == WAITS
+        states: list[TaskState] = []
+        async for response in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+            if not response.HasField("status_update"):
+                continue
+            states.append(response.status_update.status.state)
+            if states == [WAITS]:
+                await sent(client, message("approve", "subscribed-answer", task))
+    assert states[0] == WAITS and states[-1] == DONE
+
+
+def test_the_card_is_cached_and_addresses_with_a_slash_are_the_same(served: Served) -> None:
+    with served.client(headers=ALPHA) as http:
+        card = http.get("/a2a/shop/.well-known/agent-card.json")
+        assert card.headers["Cache-Control"] == "private, max-age=300"
+        again = http.get("/a2a/shop/.well-known/agent-card.json", headers={"If-None-Match": card.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "none"}}
+        for path in ("/a2a/shop", "/mcp", "/v1/chat/completions", "/v1/responses", "/ag-ui/shop"):
+            plain, slash = http.post(path, json=asked), http.post(f"{path}/", json=asked)
+            assert plain.status_code == slash.status_code not in (307, 404), path

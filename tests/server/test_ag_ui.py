@@ -548,7 +548,7 @@ def test_a_client_that_disconnects_stops_its_run(held: Held, database: Path, the
         with client.stream("POST", "/ag-ui/shop", json=body("please work", "r1")) as response:
             task_id = response.headers["x-task-id"]
             held.begun.wait(60)
-        wait_until(lambda: served.do(served.service.app.tasks.get(task_id)).requested == "stop")
+        wait_until(lambda: served.do(served.service.app.task(task_id)).requested == "stop")
         held.go.set()
         wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "paused")
         form = body("never mind", "r2") if then == "message" else body("please work", "r1")

@@ -28,7 +28,8 @@ def model() -> Iterator[LoopbackServer]:
 
 @pytest.fixture(scope="module")
 def own_agents(model: LoopbackServer) -> list[Agent]:
-    return [Agent(agent_id="eyes", model="openai:m", base_url=model.base_url, accepts=("image",), mode="direct")]
+    eyes = Agent(agent_id="eyes", model="openai:m", base_url=model.base_url, accepts=("image",), mode="direct")
+    return [eyes, eyes.model_copy(update={"agent_id": "blind", "accepts": ()})]
 
 
 def image_sent(model: LoopbackServer, place: int = -1) -> Json:
@@ -70,6 +71,17 @@ def test_an_upload_goes_along_with_one_message_and_is_shown_with_it(
     assert client.delete(f"/api/attachments/{files[0]['upload_id']}").status_code == 404
     assert client.delete("/api/sessions/seen").status_code == 204
     assert client.get(f"/api/sessions/seen/attachments/{DIGEST}").status_code == 404
+
+
+def test_a_file_that_the_agents_model_does_not_accept_is_refused_when_it_is_uploaded(client: httpx.Client) -> None:
+    def attach(agent: str, content: bytes) -> httpx.Response:
+        return client.post("/api/attachments", params={"name": "点.png", "agent_id": agent}, content=content)
+
+    refused = attach("blind", PNG)
+    assert refused.status_code == 422
+    assert "does not accept images: leave out 点.png" in refused.json()["error"]["message"]
+    assert attach("eyes", PNG).status_code == attach("blind", b"a text").status_code == 201
+    assert "nobody" in attach("nobody", PNG).json()["error"]["message"]
 
 
 def test_a_form_is_an_upload_too(client: httpx.Client) -> None:

@@ -114,6 +114,9 @@ def test_an_unchanged_agent_is_the_same_and_a_version_is_taken_by_name(client: h
     older = run(client, "older", agents=[{"agent_id": "shop", "version": "1"}], baseline=True)
     assert older["report"]["summary"]["other_effects"] == 2
     assert older["report"]["baseline"]["summary"]["same"] == 2
+    confirmed = run(client, "confirmed", agents=[{"agent_id": "shop", "version": "1"}], confirm=True)
+    (group,) = confirmed["report"]["confirmation"]["groups"]
+    assert (group["tool"], group["new"], group["old"], group["exceeds_noise"]) == ("refund", 10, 0, True)
     listed = client.get("/api/backtests").json()["items"]
     assert {"same", "older"} <= {each["name"] for each in listed}
     assert all([*each["report"]] == ["summary"] for each in listed)

@@ -221,7 +221,7 @@ async def test_a_message_to_calls_that_wait_no_longer_is_a_conflict() -> None:
         asked = await app.ask("please refund", agent="a")
         service = Service(app, OPEN, Metrics(app))
         with pytest.raises(Problem, match="ResultGiven"):
-            await submit_results(service, Tenant(), await app.tasks.get(asked["task_id"]), {}, "never mind", None)
+            await submit_results(service, Tenant(), await app.task(asked["task_id"]), {}, "never mind", None)
 
 
 def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) -> None:

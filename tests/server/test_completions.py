@@ -4,7 +4,7 @@ import hashlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from segue import Agent
 from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 from segue.server.tenants import hash_keys, parse_keys
-from tests.fakes import ScriptedChatModel, call_tool
+from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import Gate, LoopbackServer, Text
 from tests.modes import native_call
 from tests.polling import wait_until
@@ -90,6 +90,18 @@ def test_agents_and_their_modes_are_models(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="There is no model 'a:none'") as caught:
         client.chat.completions.create(model="a:none", messages=[{"role": "user", "content": "hi"}])
     assert (caught.value.code, caught.value.type) == ("model_not_found", "invalid_request_error")
+
+
+def test_the_agents_that_are_given_are_the_only_ones() -> None:
+    with Served(agents=[Agent(agent_id="shop")], examples=False) as served, served.client() as client:
+        names = [model["id"] for model in client.get("/v1/models").json()["data"]]
+        assert names and {name.partition(":")[0] for name in names} == {"shop"}
+        assert [agent["agent_id"] for agent in client.get("/api/agents").json()["items"]] == ["shop"]
+        assert client.get("/api/agents").json()["items"][0]["default"]
+        refused = client.post("/api/chat", json={"message": "hi", "agent_id": "travel"})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "UnknownAgent")
+    with Served(examples=False) as served, served.client() as client:
+        assert [agent["agent_id"] for agent in client.get("/api/agents").json()["items"]] == ["travel", "data"]
 
 
 def test_only_the_new_message_of_a_conversation_is_taken(client: openai.OpenAI, served: Served) -> None:
@@ -300,6 +312,30 @@ def test_a_client_that_disconnects_stops_its_task(held: Held, database: Path, th
     assert any("held one" in text for text in told)
 
 
+@pytest.mark.parametrize("protocol", ["native", "json"])
+@pytest.mark.parametrize("mode", ["react", "direct"])
+def test_a_client_that_stops_an_answer_ends_the_call_of_the_model(database: Path, mode: str, protocol: str) -> None:
+    """The history has the part that was written, and the next message goes on from there in the same session."""
+    tale, short = "A long tale.", "A tale."
+    if (mode, protocol) == ("react", "json"):
+        tale, short = answer(tale), answer(short)
+    with LoopbackServer([Gate(tale.partition(".")[0], ".", threading.Event()), Text(short)]) as endpoint:
+        agent = Agent(
+            agent_id="a", model="openai:x", base_url=endpoint.base_url, api_key="k", mode=mode, protocol=protocol
+        )
+        with Served(database, OPEN, agents=[agent]) as served, stock(served) as client, served.client() as http:
+            with client.chat.completions.create(model="a", messages=said("a tale"), stream=True) as stream:
+                shown = ""
+                while shown != "A long tale":
+                    shown += next(stream).choices[0].delta.content or ""
+            wait_until(lambda: http.get("/api/sessions").json()["items"][0]["status"] == "paused")
+            messages = [*said("a tale"), {"role": "assistant", "content": shown}, *said("shorter")]
+            client.chat.completions.create(model="a", messages=messages)
+            assert len(sessions(served)) == 1
+        sent = json.dumps(endpoint.requests[-1].body)
+    assert "A long tale" in sent and "interrupted" in sent and "shorter" in sent
+
+
 def test_a_client_that_is_back_before_its_task_stopped_gets_the_answer(held: Held, database: Path) -> None:
     script = [native_call(("1", "hold", {}), ("2", "note", {"name": "two"})), "Answered."]
     agents = [held.agent("a", script, protocol="native")]
@@ -344,13 +380,14 @@ def said(text: str) -> Messages:
 
 
 def requested(served: Served, task_id: str) -> str | None:
-    return served.do(served.service.app.tasks.get(task_id)).requested
+    return served.do(served.service.app.task(task_id)).requested
 
 
-def leave(served: Served, held: Held, messages: Messages, *, stream: bool = True) -> str:
+def leave(served: Served, held: Held, messages: Sequence[Any], chat: str = "", *, stream: bool = True) -> str:
     """Send messages, leave during the call of a tool, and wait until the service knows; returns the task."""
     body = json.dumps({"model": "a", "messages": messages, "stream": stream}).encode()
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"X-OpenWebUI-Chat-Id: {chat}\r\n" if chat else ""
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert held.begun.wait(60)
@@ -400,6 +437,29 @@ def test_an_answer_that_a_stopped_service_did_not_give_is_given_once(held: Held,
         assert len(sessions(served)) == 2
 
 
+def test_a_process_that_stops_leaves_the_answer_to_another_one_that_the_client_asks(held: Held, database: Path) -> None:
+    agents, messages = [held.agent("a", reply)], said("please hold")
+    with (
+        Served(database, OPEN, agents=agents) as first,
+        Served(database, OPEN, agents=agents) as other,
+        stock(first) as client,
+        stock(other) as again,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+            task_id = next(iter(stream)).id.removeprefix("chatcmpl-")
+            assert held.begun.wait(60)
+            retry: Any = {"x-stainless-retry-count": "1"}
+            asked = pool.submit(again.chat.completions.create, model="a", messages=messages, extra_headers=retry)
+            wait_until(lambda: other.service._readers[task_id] == 1)
+            stopping = first.begin(drain(first.service))
+            wait_until(lambda: first.service.draining)
+            held.go.set()
+        stopping.result(60)
+        assert asked.result(60).choices[0].message.content == "Settled, 好的."
+    assert held.effects == ["one"]
+
+
 def test_a_paused_task_says_so_and_goes_on(client: openai.OpenAI, served: Served, held: Held) -> None:
     messages: Messages = [{"role": "user", "content": "please hold"}]
     with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
@@ -441,11 +501,21 @@ def test_a_stream_that_ends_as_the_service_stops_says_how_the_task_goes_on(
     assert held.effects == ["one"]
 
 
-@pytest.mark.parametrize(("resume", "stream"), [(True, True), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("resume", "stream", "rest"),
+    [
+        (True, True, " Its end."),
+        (False, True, " Its end."),
+        (True, False, " Its end."),
+        (True, True, ""),
+        (True, False, ""),
+    ],
+)
 def test_continue_yields_the_rest_of_an_answer_that_the_stop_of_the_service_cut(
-    database: Path, resume: bool, stream: bool
+    database: Path, resume: bool, stream: bool, rest: str
 ) -> None:
-    first, rest, go = "The first half. ", "The second half.", threading.Event()
+    """Also where it is asked for again. Where there is none, it is said."""
+    first, go = "The first half.", threading.Event()
     settings = ServerSettings(drain_seconds=0.1, resume=resume)
     messages = said("tell me")
     with LoopbackServer([Gate(first, rest, go), Gate(first, rest, go), Text("You are welcome.")]) as server:
@@ -463,12 +533,13 @@ def test_continue_yields_the_rest_of_an_answer_that_the_stop_of_the_service_cut(
         messages += [{"role": "assistant", "content": text}, *said("Continue.")]
         go.set()
         with Served(database, settings, agents=agents) as served, stock(served) as client:
-            if stream:
-                deltas = client.chat.completions.create(model="a", messages=messages, stream=True)
-                text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
-            else:
-                text = client.chat.completions.create(model="a", messages=messages).choices[0].message.content or ""
-            assert text == rest
+            for _ in range(2):
+                if stream:
+                    deltas = client.chat.completions.create(model="a", messages=messages, stream=True)
+                    text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
+                else:
+                    text = client.chat.completions.create(model="a", messages=messages).choices[0].message.content or ""
+                assert text == (rest or stop_notice("done", "en"))
             messages.append({"role": "assistant", "content": text})
             assert say(client, messages, "thank you") == "You are welcome."
             assert len(sessions(served)) == 1

@@ -8,16 +8,20 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.messages import AIMessage
 
 from segue import Agent
+from segue.prompts.protocols import stop_notice
 from segue.server.background import is_in_background
-from segue.server.continuation import plain, without_thoughts
+from segue.server.continuation import Conversation, plain, without_thoughts
 from segue.server.requests import ChatMessage
 from tests.cases import cases
 from tests.fakes import answer, call_tool
+from tests.modes import native_call
 
 from .serving import Held, Served, ServerSettings
 from .shop import refund, reply
+from .test_completions import leave
 
 Json = dict[str, Any]
 ROOM = ServerSettings(chats_a_minute=10_000, requests_a_minute=100_000)
@@ -79,6 +83,7 @@ def meta(task: str, output: str) -> str:
 TITLE = meta("Write a title of three to five words for the chat.", 'JSON: {"title": "…"}')
 TAGS = meta("Suggest up to three tags for the themes of the chat.", 'JSON: {"tags": []}')
 FOLLOW_UPS = meta("Suggest three follow-up questions of the user.", 'JSON: {"follow_ups": []}, no other text')
+NEXT = meta("Foresee three messages that this user could send next.", 'JSON: {"follow_ups": ["…"]}, with no other text')
 QUERIES = meta("Determine whether search queries are needed, and write up to three.", 'JSON: {"queries": []}')
 TEMPLATE = """### Task:
 Answer with the sources below, and cite <source id="1"> as [1].
@@ -109,7 +114,7 @@ def conversation(system: str, *said: str) -> list[ChatMessage]:
 @cases(
     "messages, has_tools",
     [
-        *((conversation("", text), False) for text in (TITLE, TAGS, FOLLOW_UPS, QUERIES)),
+        *((conversation("", text), False) for text in (TITLE, TAGS, FOLLOW_UPS, NEXT, QUERIES)),
         (conversation("", "Give a concise title for the talk below.\n\nUser: hello\nAI: hi"), False),
         (conversation("", "根据下面的对话生成一个简短的标题，只输出标题。\n用户：退款\n助手：好的"), False),
         (conversation("", 'Your task is to choose a fitting emoji.\n\nMessage: """hello"""'), False),
@@ -155,7 +160,7 @@ def test_messages_of_a_person_are_not_in_the_background(messages: list[ChatMessa
 
 def test_requests_in_the_background_run_no_tool_and_leave_no_session(client: httpx.Client) -> None:
     question = complete(client, [user("please refund")], "chat-1")
-    for text in (TITLE, TAGS, FOLLOW_UPS, QUERIES):
+    for text in (TITLE, TAGS, FOLLOW_UPS, NEXT, QUERIES):
         assert complete(client, [user(text)], "chat-1")
         with client.stream(
             "POST", "/v1/chat/completions", json={"model": "a", "messages": [user(text)], "stream": True}
@@ -252,12 +257,13 @@ def test_a_response_that_is_stored_or_has_a_conversation_is_not_in_the_backgroun
 
 
 def test_a_new_conversation_under_the_same_name_cancels_nothing(client: httpx.Client) -> None:
+    win: Json = {"metadata": {"session_id": "win"}}
     opening = [user("apples"), assistant("Heard apples.")]
-    complete(client, opening[:1], "win")
-    complete(client, [*opening, user("please refund")], "win")
-    complete(client, [user("pears")], "win")
-    complete(client, [user("pears"), assistant("Heard pears."), user("plums")], "win")
-    complete(client, [user("pears"), assistant("Heard pears."), user("kiwis")], "win")
+    complete(client, opening[:1], **win)
+    complete(client, [*opening, user("please refund")], **win)
+    complete(client, [user("pears")], **win)
+    complete(client, [user("pears"), assistant("Heard pears."), user("plums")], **win)
+    complete(client, [user("pears"), assistant("Heard pears."), user("kiwis")], **win)
     assert sorted(sessions(client).values()).count("waiting") == 1
 
 
@@ -283,6 +289,50 @@ def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client) -> None:
     assert "waiting" not in sessions(client).values()
 
 
+def test_an_edited_first_message_of_a_chat_leaves_nothing_waiting(client: httpx.Client) -> None:
+    question = complete(client, [user("please refund")], "chat-1")
+    complete(client, [user("please refund"), assistant(question), user("hm")], "chat-1")
+    complete(client, [user("apples")], "chat-1")
+    assert sessions(client) == {"chat-1": "cancelled", "chat-1.2": "done"}
+    for chat in ("temporary:1", "temporary:1"):
+        complete(client, [user(f"please refund {len(sessions(client))}")], chat)
+    assert [*sessions(client).values()].count("waiting") == 2
+
+
+WORK = user("please work")
+BEGUN = assistant("Working.\n\n")
+
+
+@pytest.mark.parametrize(
+    ("chat", "sent", "shown"),
+    [
+        ("", WORK, [WORK, BEGUN]),
+        ("", WORK, [WORK]),
+        ("", user(TEMPLATE + "please work"), [WORK, BEGUN]),
+        ("chat-1", WORK, [WORK, assistant("")]),
+        ("chat-1", user(TEMPLATE + "please work"), [WORK]),
+    ],
+)
+def test_the_message_after_a_stop_knows_what_was_done(
+    held: Held, database: Path, chat: str, sent: Json, shown: list[Json]
+) -> None:
+    """Nothing is done twice, whatever the client shows of the answer that it stopped."""
+
+    def says(messages: Any) -> AIMessage | str:
+        if "please work" not in str(messages[-1].content) and messages[-1].type != "tool":
+            return f"Knows {sum('held one' in str(message.content) for message in messages)}."
+        work = native_call(("1", "hold", {}), ("2", "note", {"name": "two"}))
+        return work.model_copy(update={"content": "Working."})
+
+    opening = [user("hello"), assistant("Knows 0.")]
+    with Served(database, ROOM, agents=[held.agent("a", says, protocol="native")]) as served, served.client() as client:
+        complete(client, opening[:1], chat)
+        leave(served, held, [*opening, sent], chat)
+        held.go.set()
+        assert complete(client, [*opening, *shown, user("what did you do?")], chat) == "Knows 1."
+        assert len(sessions(client)) == 1 and held.effects == ["one"]
+
+
 def test_an_answer_goes_on_where_the_last_message_is_the_assistants(held: Held, database: Path) -> None:
     said = iter(["one two", ", three four", "one two"])
     agent = held.agent("a", lambda _: answer(next(said)))
@@ -297,7 +347,7 @@ def test_an_answer_goes_on_where_the_last_message_is_the_assistants(held: Held, 
 
 def test_a_question_is_asked_again_where_it_is_to_go_on(client: httpx.Client) -> None:
     question = complete(client, [user("please refund")])
-    assert complete(client, [user("please refund"), assistant(question)]) == question
+    assert complete(client, [user("please refund"), assistant(question)]) == f"\n\n{question}"
     assert [*sessions(client).values()] == ["waiting"]
 
 
@@ -417,3 +467,10 @@ def test_the_rest_of_an_answer_follows_what_a_client_shows_behind_thoughts(held:
 def test_thoughts_in_front_of_an_answer_are_read_in_one_pass() -> None:
     text = "<think></think>" * 100_000
     assert without_thoughts(f"{text}\nA tale  of") == "A tale  of" and plain(f"{text} A  tale") == "A tale"
+
+
+def test_what_a_client_has_of_an_answer_is_all_that_it_got_for_continue() -> None:
+    notice = stop_notice("paused", "en", resumed=True)
+    said = ["tell me", f"One\n\n{notice}", "continue", f", two\n\n{notice}", TEMPLATE + "Go on!"]
+    messages = [ChatMessage(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(said)]
+    assert Conversation.of(messages).text_before([notice]) == "One, two"

@@ -363,11 +363,11 @@ async def test_a_call_that_its_client_cancels_cancels_its_task(app: App) -> None
             about = CancelledNotificationParams(request_id=request_id)
             await other.session.send_notification(CancelledNotification(params=about))
         await asyncio.sleep(0.2)
-        assert (await app.tasks.get(row.task_id)).status == "running", "another tenant's requests have the same ids"
+        assert (await app.task(row.task_id)).status == "running", "another tenant's requests have the same ids"
         call.cancel()
         async for _ in app.follow(row.task_id):
             pass
-        assert (await app.tasks.get(row.task_id)).status == "cancelled"
+        assert (await app.task(row.task_id)).status == "cancelled"
     began.clear()
 
 

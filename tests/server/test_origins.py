@@ -14,7 +14,12 @@ PROGRAM = """
 const [language, page, cases] = process.argv.slice(1);
 Object.defineProperty(globalThis, "navigator", { value: { language } });
 globalThis.localStorage = { getItem: () => null, setItem() {}, removeItem() {} };
-globalThis.document = { documentElement: { lang: "" }, addEventListener() {}, createElement: () => ({ style: {} }) };
+globalThis.document = {
+  documentElement: { lang: "" },
+  addEventListener() {},
+  createElement: () => ({ style: {} }),
+  head: { append: (link) => link.onload() },
+};
 globalThis.window = globalThis;
 globalThis.addEventListener ??= () => {};
 const { originOf } = await import(`${page}/components/argument-list.js`);

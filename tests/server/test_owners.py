@@ -10,12 +10,16 @@ import pytest
 from fastapi.routing import APIRoute
 
 from reference.routes import openapi
+from segue.server import ServerSettings
 from segue.server.routers import ROUTES
+from segue.server.tenants import hash_keys, parse_keys
+from tests.cases import cases
 from tests.memory.fakes import entry
 
-from .serving import ALPHA, BETA, Json, Served, chat, frames_of
+from .serving import ALPHA, BETA, Held, Json, Served, chat, frames_of
+from .shop import reply
 
-MAKES_ITS_OWN = {"prefer", "preferences"}
+MAKES_ITS_OWN = {"facts", "prefer", "preferences"}
 """What a tenant stores under a name is its own, whoever else has one of that name."""
 SHARED = {"name", "agent_id", "model", "token"}
 """Graphs, agents and models are the service's, not a tenant's; a link's token opens it to whoever has it."""
@@ -85,9 +89,10 @@ def ids(served: Served) -> Iterator[Json]:
     with served.client(headers=ALPHA) as client:
         sent, kept = (client.post("/api/attachments?name=a.txt", content=text).json() for text in (b"one", b"two"))
         asked = {"session_id": "mine", "user_id": "ann", "mode": "plan", "attachments": [sent["upload_id"]]}
-        done = chat(client, "帮我规划北京3日游", **asked)[-1]["result"]
+        done = chat(client, "我吃素。帮我规划北京3日游", **asked)[-1]["result"]
         client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
         own = {"task_id": done["task_id"], "response_id": f"resp_{done['task_id']}", "session_id": "mine"}
+        own["key"] = client.get("/api/users/ann/facts").json()["items"][0]["key"]
         own["checkpoint_id"] = client.get("/api/sessions/mine/snapshots").json()["items"][0]["checkpoint_id"]
         uploads = {"upload_id": kept["upload_id"], "file_id": f"file-{kept['upload_id']}"}
         talk = client.post("/api/conversations", json={"session_id": "talk"}).json()
@@ -204,3 +209,27 @@ def test_the_document_tells_of_keys_errors_and_examples() -> None:
             assert operation["description"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
     assert document["components"]["schemas"]["ChatRequest"]["examples"][0]["mode"] == "react"
+
+
+@cases("fields", [{"origin": "page"}, {"origin": "page", "user_id": "default"}, {"origin": "api"}])
+def test_what_one_person_of_a_tenant_says_is_not_known_to_another(fields: dict[str, str]) -> None:
+    said = {name: f"key-of-{name}-0123456789" for name in ("ann", "bob")}
+    keys = parse_keys(hash_keys(",".join(f"{name}@shop:{key}" for name, key in said.items())))
+    held = Held()
+    agents = [held.agent("a", reply)]
+    with Served(settings=ServerSettings(keys=keys), agents=agents) as served, served.client() as client:
+        ann, bob = ({"Authorization": f"Bearer {key}"} for key in said.values())
+        about = {"agent_id": "a", "mode": "direct", **fields}
+        chat(client, "I'm allergic to peanuts.", headers=ann, **about)
+        assert client.get("/api/users/default/facts", headers=bob).json()["items"] == []
+        due = {"message": "I'm allergic to cats.", "at": "2090-01-01", **about}
+        made = client.post("/api/schedules", json=due, headers=ann).json()
+        stored = served.do(served.service.app.schedules.get(f"shop:{made['schedule_id']}"))
+        assert stored.options["reply_options"]["remember"] is False
+
+
+def test_the_page_of_ones_own_machine_remembers_what_is_said() -> None:
+    with Served(agents=[Held().agent("a", reply)]) as served, served.client() as client:
+        chat(client, "I'm allergic to peanuts.", agent_id="a", mode="direct", origin="page")
+        (fact,) = client.get("/api/users/default/facts").json()["items"]
+        assert fact["text"] == "I'm allergic to peanuts"

@@ -7,7 +7,7 @@ import pytest
 
 from segue.server.app import PAGE
 
-FIRST_LOAD_BYTES = 164_000
+FIRST_LOAD_BYTES = 168_000
 LISTED = re.compile(r"^\| `(\S+)` \|.*\| `([0-9a-f]{64})` \|$", re.MULTILINE)
 TEXT = re.compile(r'^  "([\w.]+)":\s*"(.*)",?$', re.MULTILINE)
 IMPORT = re.compile(r'^(?:import|export)\b[^;]*?from "(\.[^"]+)";', re.MULTILINE)
@@ -102,7 +102,7 @@ def test_no_file_is_long(ending: str) -> None:
     long = {
         file.name: lines
         for file in PAGE.rglob(f"*.{ending}")
-        if "vendor" not in file.parts and (lines := file.read_text(encoding="utf-8").count("\n")) > 250
+        if "vendor" not in file.parts and (lines := file.read_text(encoding="utf-8").count("\n")) > 300
     }
     allowed = {"en.js", "zh.js", "en-panels.js", "zh-panels.js"}
     assert long.keys() <= allowed, long

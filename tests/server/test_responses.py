@@ -338,7 +338,7 @@ def test_a_client_that_disconnects_stops_what_is_not_in_the_background_where_it_
         (task,) = served.do(served.service.app.tasks.list())
         stops = choice == "stop" and not background
         if stops:
-            wait_until(lambda: served.do(served.service.app.tasks.get(task.task_id)).requested == "stop")
+            wait_until(lambda: served.do(served.service.app.task(task.task_id)).requested == "stop")
         held.go.set()
         with served.client() as http:
             status = "paused" if stops else "done"
@@ -430,7 +430,7 @@ def test_what_is_stored_stays_whatever_it_says(client: openai.OpenAI, served: Se
     talk = client.conversations.create()
     there = client.responses.create(model="a", input="apples", conversation=talk.id, store=False)
     joined = client.responses.create(model="a", input="grapes", store=False)
-    task = served.do(served.service.app.tasks.get(joined.id.removeprefix("resp_")))
+    task = served.do(served.service.app.task(joined.id.removeprefix("resp_")))
     with served.client() as http:
         http.post("/api/chat", json={"message": "pears", "session_id": task.session_id}).raise_for_status()
     assert {plain.id, there.id, joined.id} <= sweep(served)

@@ -140,7 +140,7 @@ def test_a_branch_is_whole_or_none_though_its_turn_was_not_begun(client: httpx.C
         assert (refused.status_code, client.get("/api/sessions/w2").status_code) == (422, 404)
         assert client.get("/api/sessions/w/branches").json()["items"] == []
     # What a service leaves that is killed before the turn is begun.
-    root = served.do(served.service.app.tasks.get(second)).session_id
+    root = served.do(served.service.app.task(second)).session_id
     name = root.removesuffix("w") + "w3"
     place = served.do(served.service.app.rewind.before_turn(second)).checkpoint_id
     served.do(sessions.fork(root, place, name, branch=Branch(name, root, root, 2)))

@@ -62,3 +62,13 @@ def test_bad_input_says_what_to_give(client: httpx.Client, body: dict[str, str],
     assert refused.status_code == 422 and says in refused.json()["error"]["message"]
     chinese = client.post("/api/schedules", json={"message": "m", **body}, headers={"Accept-Language": "zh"})
     assert says not in chinese.json()["error"]["message"]
+
+
+def test_a_schedule_says_what_its_tasks_ask_a_person(client: httpx.Client, served: Served) -> None:
+    body = {"message": "m", "at": "2090-01-01", "agent_id": "a", "mode": "plan", "ask_user": False, "review_plan": True}
+    made = client.post("/api/schedules", json=body)
+    assert made.status_code == 201, made.text
+    stored = served.do(served.service.app.schedules.get(f"alpha:{made.json()['schedule_id']}"))
+    assert stored.options["reply_options"] == {"ask_user": False, "review_plan": True, "remember": False}
+    refused = client.post("/api/schedules", json={**body, "mode": "direct"})
+    assert refused.status_code == 422 and "makes no plan to review" in refused.text

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
@@ -11,10 +12,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from segue.cli.commands.serve import LogLines
 from segue.core.agents import Agent
+from segue.core.errors import ConfigurationError
+from segue.core.variables import resolve
 from segue.server import ServerSettings, configure_logs
 from segue.server.settings import from_environment
 from segue.server.tenants import hash_keys, parse_keys
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.loopback import Html, LoopbackServer, Status
 from tests.polling import wait_until
@@ -208,3 +213,42 @@ def test_a_log_goes_to_what_is_standard_error_when_it_is_written(
     monkeypatch.setattr("sys.stderr", second)
     logging.getLogger("segue.server").info("still here")
     assert [json.loads(line)["event"] for line in second.getvalue().splitlines()] == ["still here"]
+
+
+class Screen(StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@cases(
+    "is_terminal, asked, is_json",
+    [(True, "", False), (False, "", True), (True, "json", True), (False, "text", False)],
+)
+def test_logs_are_text_at_a_terminal_and_json_elsewhere_unless_a_setting_says_otherwise(
+    is_terminal: bool, asked: str, is_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGUE_LOG_FORMAT", asked)
+    monkeypatch.setenv("LOGGED_KEY", API)
+    resolve({"api_key": "${LOGGED_KEY}"}, os.environ)
+    root, stream = logging.getLogger(), Screen() if is_terminal else StringIO()
+    handlers, level = root.handlers[:], root.level
+    try:
+        configure_logs(stream)
+        logging.getLogger("segue.server").info("quoted %s", API, extra={"task_id": "t1"})
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("{") is is_json
+    assert "quoted ${LOGGED_KEY}" in line and "t1" in line and API not in line
+    printed = logging.makeLogRecord({"name": "segue", "levelname": "INFO", "msg": f"quoted {API}"})
+    of_worker = LogLines("json" if is_json else "text").format(printed)
+    assert of_worker.startswith("{") is is_json and "quoted ${LOGGED_KEY}" in of_worker
+
+
+def test_an_unknown_format_of_logs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGUE_LOG_FORMAT", "yaml")
+    with pytest.raises(ConfigurationError, match="SEGUE_LOG_FORMAT is 'yaml'"):
+        configure_logs(StringIO())

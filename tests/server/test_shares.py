@@ -7,18 +7,28 @@ from pathlib import Path
 
 import httpx
 import pytest
+from langchain_core.messages import AIMessage
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings
 from tests.fakes import answer, call_tool
+from tests.modes import native_call
+from tests.polling import wait_until
 
 from .serving import BETA, KEYS, Held, Json, Served, chat, ending, follow, start
 from .shop import reply
 
+BEFORE = AIMessage("I look.", tool_calls=native_call(("1", "note", {"name": "x"})).tool_calls)
+"""A text and a call, with the native protocol."""
+
 
 @pytest.fixture(scope="module")
 def own_agents(held: Held) -> list[Agent]:
-    return [held.agent("a", reply), held.agent("slow", [call_tool(("hold", {})), answer("A secret.")])]
+    native = [
+        held.agent("native", [BEFORE, "It is *blue*."], protocol="native"),
+        held.agent("stopped", [BEFORE, native_call(("2", "hold", {}))], protocol="native"),
+    ]
+    return [*native, held.agent("a", reply), held.agent("slow", [call_tool(("hold", {})), answer("A secret.")])]
 
 
 @pytest.fixture
@@ -60,6 +70,28 @@ def test_an_answer_that_comes_later_is_not_shown(client: httpx.Client, stranger:
     assert ending([form for _, form in follow(client, task)])["answer"] == "A secret."
     (turn,) = stranger.get(f"/api/shared/{link['token']}").json()["items"]
     assert (turn["message"], turn["answer"], turn["html"]) == ("wait", "", "")
+
+
+@pytest.mark.parametrize("name", ["native", "stopped"])
+def test_what_was_said_before_calls_is_not_shown(
+    client: httpx.Client, stranger: httpx.Client, held: Held, name: str
+) -> None:
+    """The answer of a task begins with it, and says what of it that is; the page and a link show the rest."""
+    held.go.clear()
+    task = start(client, "look", session_id=name, agent_id=name)
+    if name == "stopped":
+        wait_until(lambda: "tool_result" in client.get(f"/api/tasks/{task}/events").text)
+        client.post(f"/api/tasks/{task}/cancel").raise_for_status()
+    held.go.set()
+    follow(client, task)
+    path = f"/api/tasks/{task}"
+    wait_until(lambda: client.get(path).json()["task"]["status"] in ("done", "cancelled"))
+    row = client.get(path, params={"html": True}).json()["task"]
+    own, html = ("It is *blue*.", "<p>It is <em>blue</em>.</p>\n") if name == "native" else ("", None)
+    assert (row["result"]["preamble"], row["result"]["answer"]) == ("I look.\n\n", f"I look.\n\n{own}")
+    assert row["html"] == html
+    (turn,) = stranger.get(f"/api/shared/{shared(client, name)['token']}").json()["items"]
+    assert (turn["answer"], turn["html"]) == (own, html or "")
 
 
 def test_what_configures_a_simulated_conversation_is_not_shown(client: httpx.Client, stranger: httpx.Client) -> None:

@@ -136,7 +136,7 @@ def test_every_metric_is_in_the_guide_with_its_type_and_its_labels(served: Serve
 async def test_a_label_that_clients_fill_with_ever_new_values_stays_bounded() -> None:
     async with segue.open(":memory:") as app:
         metrics, result = Metrics(app), await app.ask("What is 2+2?")
-        task = await app.tasks.get(result.task_id)
+        task = await app.task(result.task_id)
         for number in range(MOST_VALUES + 50):
             called = ModelCalled(
                 task_id=task.task_id, purpose="decide", model=f"m{number}", input=1, output=1, seconds=1

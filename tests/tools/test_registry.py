@@ -136,7 +136,7 @@ def test_a_set_that_is_a_function_is_made_when_it_is_asked_for() -> None:
 
 
 def test_the_sets_that_come_with_segue() -> None:
-    assert BUILTIN.names == ["calculator", "clock", "data", "travel", "wait"]
+    assert BUILTIN.names == ["calculator", "clock", "data", "spawn_subtask", "travel", "wait"]
     assert list(BUILTIN.resolve(["travel", "calculator", "clock"])) == [
         *("search_cities", "query_attractions", "get_city_info", "calculate_budget", "generate_route"),
         *("calculate", "current_time"),

@@ -87,11 +87,11 @@ async def test_without_a_worker_the_process_runs_its_tasks_itself_or_they_wait(
 
 async def test_a_worker_without_the_agent_leaves_its_tasks(workers: Fleet, postgres_url: str) -> None:
     workers.start()
-    async with segue.open(postgres_url, dispatch="always") as app:
+    async with dispatcher(postgres_url) as app:
         await ready(app, 1)
-        row = await app.start("你好", mode="direct", agent="data", model="offline")
+        row = await app.start("你好", mode="direct", agent="payer", model="offline")
         assert "task_complete" in [event.type async for event in app.follow(row.task_id)]
-        app.register(app.agents["data"].model_copy(update={"agent_id": "unknown"}))
+        app.register(app.agents["payer"].model_copy(update={"agent_id": "unknown"}))
         row = await app.start("你好", mode="direct", agent="unknown", model="offline")
         assert [task.task_id for task in await app.tasks.waiting_for_worker()] == [row.task_id]
         await app.cancel(row.task_id)

@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langgraph.types import interrupt
 
 from segue.core.approval import ANYBODY, ApprovalTerms
 from segue.core.calls import CLIENT_CALLS
@@ -39,17 +38,16 @@ _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True)
 class ClientTool:
-    """A tool of the client: a call waits as a question, whose answer is its result.
+    """A tool of the client: a call waits as a question before it runs, and the answer is its result.
 
-    It is idempotent: run again after a crash, it waits for the same answer. With `parallel` it may wait together with
-    others.
+    With `parallel` it may wait together with others.
     """
 
     spec: Mapping[str, Any]
     language: Language
     parallel: bool = True
-    results: Results | None = None
-    """Those that the client has sent already."""
+    results: Results = field(default_factory=dict)
+    """Those that the client has sent."""
     read_only: bool = False
     idempotent: bool = True
     needs_approval: bool = False
@@ -72,13 +70,12 @@ class ClientTool:
         return json.dumps(self.spec["function"], ensure_ascii=False)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Give the result once the client has sent it."""
+        """Give the result that the client has sent."""
         self.check(arguments)
-        call_id = current_call.get().idempotency_key
-        results = self.results or ask_client([client_call(call_id, self.name, self.fit(arguments))], self.language)
-        if results[call_id] is None:
-            return ToolMessage(not_carried_out(self.language), tool_call_id="", status="error")
-        return results[call_id]
+        result = self.results[current_call.get().idempotency_key]
+        return (
+            ToolMessage(not_carried_out(self.language), tool_call_id="", status="error") if result is None else result
+        )
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Check the arguments as far as neither a regular expression nor a reference of the client's has to be read.
@@ -116,11 +113,10 @@ def client_call(call_id: str, name: str, arguments: Mapping[str, Any]) -> dict[s
     return {"id": call_id, "name": name, "arguments": dict(arguments)}
 
 
-def ask_client(calls: Sequence[Mapping[str, Any]], language: Language) -> Results:
-    """The results that the client sends of these calls. Interrupts the graph until it has sent at least one."""
+def client_question(calls: Sequence[Mapping[str, Any]], language: Language) -> dict[str, Any]:
+    """The question with which the client is asked for the results of these calls."""
     notice = "\n".join(client_call_notice(call["name"], call["arguments"], language) for call in calls)
-    results: Results = interrupt({"kind": "question", "question": notice, CLIENT_CALLS: list(calls)})["results"]
-    return results
+    return {"kind": "question", "question": notice, CLIENT_CALLS: list(calls)}
 
 
 def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> list[dict[str, Any]]:

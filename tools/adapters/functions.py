@@ -363,12 +363,12 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
     Raises:
         ConfigurationError: its marks are unknown, its schema has no JSON form, or it needs something injected.
     """
-    marks = _tool_marks(source)
+    marks = marks_of(source)
     try:
         with warnings.catch_warnings():  # LangChain copies the model, and pydantic warns of a field called `schema`
             warnings.filterwarnings("ignore", 'Field name "', UserWarning)
             model = _model_of(source)
-            injected = _context_parameter(source)
+            injected = context_parameter(source)
             spec = convert_to_openai_tool(source)
     except PydanticUserError as error:
         raise ConfigurationError(
@@ -382,7 +382,7 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
         marks=marks,
         spec={**spec, "segue": marks.shown(source.name)},
         check=partial(_check, model, parameters, injected),
-        synchronous=_is_synchronous(source),
+        synchronous=is_synchronous(source),
         origin=getattr(source, "func", None) or getattr(source, "coroutine", None) or source,
         effect_check=bind_companion("check", marks.check, source.name, parameters),
         undo=bind_companion("undo", marks.undo, source.name, parameters),
@@ -390,9 +390,16 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
     )
 
 
-def _tool_marks(source: BaseTool) -> Marks:
-    if isinstance(marked := getattr(source, MARKS, None), Marks):
-        return marked
+def marks_of(source: BaseTool) -> Marks:
+    """The marks of a LangChain tool: its own, or those of the function that it was made of.
+
+    Raises:
+        ConfigurationError: they are unknown.
+    """
+    function = getattr(source, "func", None) or getattr(source, "coroutine", None)
+    for marked in (source, function):
+        if isinstance(marks := getattr(marked, MARKS, None), Marks):
+            return marks
     given = (source.metadata or {}).get("segue", {})
     try:
         return Marks(**{**given, "keywords": words(given.get("keywords", ()))})
@@ -420,7 +427,27 @@ def _model_of(source: BaseTool) -> type[BaseModel] | None:
     return schema
 
 
-def _context_parameter(source: BaseTool) -> str:
+def bind_check(source: BaseTool, given: Function | None) -> BoundTool | None:
+    """Bind the check of a LangChain tool: the given one, or that of its marks.
+
+    Raises:
+        ConfigurationError: it asks for an argument that the tool does not have.
+    """
+    check = given or marks_of(source).check
+    if check is None:
+        return None
+    parameters = convert_to_openai_tool(source)["function"].get("parameters", {})
+    return bind_companion("check", check, source.name, parameters)
+
+
+def defaults_of(source: BaseTool) -> dict[str, Any]:
+    """What a LangChain tool takes for arguments that a call leaves out."""
+    parameters = convert_to_openai_tool(source)["function"].get("parameters", {})
+    properties = parameters.get("properties", {})
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def context_parameter(source: BaseTool) -> str:
     """The name of the parameter that gets the CallContext, if there is one."""
     schema = source.args_schema
     if not (inspect.isclass(schema) and issubclass(schema, BaseModel)):
@@ -450,7 +477,7 @@ def _check(
     return dict(arguments)
 
 
-def _is_synchronous(source: BaseTool) -> bool:
+def is_synchronous(source: BaseTool) -> bool:
     """Whether its coroutine would only be LangChain's way into the default executor."""
     kind = type(source)
     if isinstance(source, Tool | StructuredTool) and kind._arun in (Tool._arun, StructuredTool._arun):

@@ -7,11 +7,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from langgraph.types import interrupt
 from pydantic import SecretStr, ValidationError
 
 from segue.core.agents import McpServer
@@ -25,7 +27,10 @@ from .client import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult, RequestParamsMeta, Tool
+    from mcp.client.session import ElicitationFnT
+    from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, ErrorData, RequestParamsMeta, Tool
+
+    from .mcp_questions import Asking
 
 CONNECT_SECONDS = 30.0
 """How long a server may take to start and say its tools, where it sets no timeout."""
@@ -73,6 +78,8 @@ class Session:
         self._was_alone = False
         """Whether one call was pending when a message was refused: that message was its result."""
         self._pending = 0
+        self._asking: list[Asking] = []
+        """Who is asked in the calls that are pending."""
         self._login_needed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
@@ -128,14 +135,23 @@ class Session:
         from mcp import MCPError
 
         from .mcp_limits import REFUSED
+        from .mcp_questions import Asking
 
+        here = copy_context()
+        asking = Asking(self.server.name, lambda question: here.run(interrupt, question))
         self._pending += 1
+        self._asking.append(asking)
         self._login_needed = False
         try:
-            return await client.call_tool(name, dict(arguments), meta=meta)
+            result = await client.call_tool(name, dict(arguments), meta=meta)
+            if asking.interrupted:
+                raise asking.interrupted
+            return result
         except ValidationError as error:
             raise InvalidResult(_invalid(error)) from None
         except MCPError as error:
+            if asking.interrupted:
+                raise asking.interrupted from None
             if error.code == REFUSED:
                 raise MessageTooLarge(error.message) from error
             if self._login_needed:
@@ -149,6 +165,17 @@ class Session:
             raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
         finally:
             self._pending -= 1
+            self._asking.remove(asking)
+
+    async def _answer(self, context: Any, params: "ElicitRequestParams") -> "ElicitResult | ErrorData":
+        """Answer what the server asks; it names no call, so that only a call that is alone can be meant."""
+        from mcp.types import ErrorData
+
+        if len(self._asking) != 1:
+            return ErrorData(
+                code=-32602, message="Several calls are under way: a question cannot be told to be of one."
+            )
+        return self._asking[0].answer(params)
 
     @property
     def _known(self) -> "Client | None":
@@ -198,7 +225,7 @@ class Session:
         def need_login() -> None:
             self._login_needed = True
 
-        async with _connected(self.server, stderr, refuse, need_login) as client:
+        async with _connected(self.server, stderr, refuse, need_login, self._answer) as client:
             self._tools = await _all_tools(client)
             opened.set_result(client)
             await leave.wait()
@@ -229,7 +256,11 @@ class Session:
 
 @asynccontextmanager
 async def _connected(
-    server: McpServer, stderr: "Tail", refuse: Callable[[str], None], need_login: Callable[[], None]
+    server: McpServer,
+    stderr: "Tail",
+    refuse: Callable[[str], None],
+    need_login: Callable[[], None],
+    answer: "ElicitationFnT",
 ) -> AsyncIterator["Client"]:
     from mcp import Client, StdioServerParameters
 
@@ -238,7 +269,7 @@ async def _connected(
     if server.command:
         started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
         with stderr:
-            async with Client(limited_stdio(started, stderr.stream, refuse)) as client:
+            async with Client(limited_stdio(started, stderr.stream, refuse), elicitation_callback=answer) as client:
                 yield client
         return
     import httpx2
@@ -254,7 +285,10 @@ async def _connected(
         httpx2.AsyncClient(
             headers=headers, timeout=timeout, event_hooks=hooks, auth=auth_for(server, need_login)
         ) as http,
-        Client(streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES)) as client,
+        Client(
+            streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES),
+            elicitation_callback=answer,
+        ) as client,
     ):
         yield client
 
@@ -394,7 +428,8 @@ class McpTool(Marked):
             raise ServerToolError(error.message) from error
         if result.is_error:
             raise ServerToolError(_text(result.content) or "the tool failed and did not say why")
-        return _value(result)
+        text, structured = _text(result.content), result.structured_content
+        return text if structured in (None, {"result": text}) else structured  # SDKs put a text into `result`
 
 
 class McpTools:
@@ -484,12 +519,6 @@ def _meta() -> "RequestParamsMeta | None":
     """The `_meta` of the request: the idempotency key of the call that is running."""
     call = current_call.get(None)
     return cast("RequestParamsMeta", {"idempotencyKey": call.idempotency_key}) if call else None
-
-
-def _value(result: "CallToolResult") -> Any:
-    """The structured result; a text is taken out of the `result` that SDKs put it in."""
-    text, structured = _text(result.content), result.structured_content
-    return text if structured in (None, {"result": text}) else structured
 
 
 def _text(content: Iterable["ContentBlock"]) -> str:

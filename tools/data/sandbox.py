@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -81,14 +81,10 @@ def run_query(folder: DataFolder, sql: str, language: Language, seconds: float =
 
 def _run(asked: bytes, seconds: float) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-P", "-m", f"{__package__}.sandbox"]
-    environment = _environment(os.environ)
+    # What Python needs, and no keys.
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(command, input=asked, capture_output=True, timeout=seconds, env=environment, check=False)
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What Python needs, and no keys."""
-    kept = {name: environ[name] for name in _KEPT if name in environ}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONIOENCODING": "utf-8"}
 
 
 # In the process.

@@ -23,6 +23,7 @@ from ..core.provenance import DOUBTS
 from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
 from ..prompts.catalogue import sentence, word
+from ..prompts.protocols import is_plan, plan_lines
 from .verdicts import Answer, Call, Verdict, arguments_of
 from .views.console import INDENT, discard_typed, flow_line, json_line, origin_line, print_prose, read_line, visible
 
@@ -47,9 +48,10 @@ def print_question(console: Console, question: Question, language: str) -> None:
             print_prose(console, Text(f"  - {_further(visible(choice))}"))
     for call in question.get("calls", ()):
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
-        if not call["arguments"]:
+        arguments = _shown_arguments(call, language)
+        if not arguments:
             console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
-        for name, value in call["arguments"].items():
+        for name, value in arguments.items():
             shown = _further(f"{visible(name)}: ")
             line = Text.assemble("    ", (shown, "dim"), _further(_value(value, language)))
             if origin := origin_line(call, name, language):
@@ -64,7 +66,7 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", overflow="fold")
     rows.add_column(overflow="fold")
-    for name, value in call["arguments"].items():
+    for name, value in _shown_arguments(call, language).items():
         rows.add_row(Text(visible(name)), Text(_value(value, language)))
         if origin := origin_line(call, name, language):
             rows.add_row(Text(""), origin)
@@ -74,12 +76,22 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
     return Panel(Group(*body), title=title, title_align="left", border_style="yellow")
 
 
+def _shown_arguments(call: Call, language: str) -> Mapping[str, Any]:
+    """The arguments of a call; of a plan its steps, a line each."""
+    arguments: Mapping[str, Any] = call["arguments"]
+    if not is_plan(call):
+        return arguments
+    goal, *steps = plan_lines(arguments, language)
+    return {"goal": goal, "steps": "\n".join(["", *steps])}
+
+
 def _heading(question: Question, language: str) -> Text:
     """How many calls wait; before it what was wrong with the last answer, if any."""
     if question["kind"] == WAIT:
         return Text(word("waits", language), style="bold yellow")
-    n = len(question.get("calls", ()))
-    name = ("asked_one" if n == 1 else "asked") if n else "asked_question"
+    calls = question.get("calls", ())
+    n = len(calls)
+    name = "asked_plan" if any(map(is_plan, calls)) else "asked_one" if n == 1 else "asked" if n else "asked_question"
     heading = Text(sentence(name, language, n=n), style="bold yellow")
     problem = question.get("problem")
     return Text.assemble((f"{_further(visible(problem))}\n", "red"), heading) if problem else heading

@@ -19,6 +19,7 @@ from ..core.events import Answer as AnswerEvent
 from ..core.events import Event, Fallback, Paused, StateChanged
 from ..core.records import Json, Task, TaskTrace
 from ..core.task import TaskStatus
+from ..prompts import protocols
 from ..prompts.catalogue import Language, sentence, word
 from ..runtime.start import MessageOptions, Request
 from .approval import Questioner, can_ask, print_question
@@ -27,7 +28,7 @@ from .hints import alternatives, answer_hints, busy_hints, continue_hint
 from .interrupts import listening, run_interruptible, typing
 from .lookup import LATEST, find_session, find_task
 from .output import standard_output
-from .settings import Settings, send_command, task_command
+from .settings import IN_MEMORY, Settings, send_command, task_command
 from .verdicts import Answer, Decisions, answer_of
 from .views.console import (
     output,
@@ -188,6 +189,8 @@ class Conversation:
             "files": files,
             "language": self.settings.language,
             "memory_files": self.settings.memory_files,
+            **({} if steer else self.settings.asks),  # type: ignore[typeddict-item]
+            "remember": self.settings.remember,
             "origin": "terminal",
         }
 
@@ -241,7 +244,7 @@ class Conversation:
                     if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
-                task = await self.app.tasks.get(task_id)
+                task = await self.app.task(task_id)
         except BaseException:
             view.finish()
             raise
@@ -353,7 +356,7 @@ class Conversation:
             print_prose(self.console, unknown)
         if task.status in ("done", "error") and task.result:
             print_prose(self.console, status_line(task, self.seconds, self._language(task)))
-            if self.framed:
+            if self.framed and self.settings.database != IN_MEMORY:
                 self.print_continue_hint(task)
 
     def print_continue_hint(self, task: Task) -> None:
@@ -513,23 +516,35 @@ def answered(
     settings: Settings,
     task_id: str,
     decisions: Decisions,
-    reply: Answer | None,
+    reply: Answer | str | None,
     interrupt_id: str = "",
     *,
     as_json: bool,
 ) -> int:
     """Answer the question that a task waits with, and return the exit code.
 
-    `decisions` are about calls, `reply` is the answer to a question; without either the person is asked. With
-    `interrupt_id` that question only is answered.
+    `decisions` are about calls, `reply` is the answer to a question, or words that approve or refuse calls; without
+    either the person is asked. With `interrupt_id` that question only is answered.
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(find_task(talk.app, task_id))
         question = loop.run(talk.app.tasks.open_question(found, interrupt_id))
         if reply is not None or decisions:
-            given = answer_of(question.get("calls", ()), decisions) if reply is None else reply
+            given = answer_of(question.get("calls", ()), decisions) if reply is None else _read_reply(question, reply)
             code = loop.run_turns(talk.answer(found, given, question["interrupt_id"]))
         else:
             code = loop.run_turns(talk.resume(found))
     return loop.leave(code)
+
+
+def _read_reply(question: Json, reply: Answer | str) -> Any:
+    """The answer that a reply is.
+
+    Raises:
+        InvalidAnswer: its words neither approve nor refuse the calls that wait.
+    """
+    given = protocols.answer_of(question, reply) if isinstance(reply, str) else reply
+    if given is None:
+        raise InvalidAnswer("“{reply}” neither approves nor rejects: use --approve, --edit or --reject.", reply=reply)
+    return given

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.approval import ApprovalTerms
-from ..core.calls import WAIT
+from ..core.calls import REVIEW_PLAN, WAIT
 from ..core.errors import TaskUnfinished, ThreadBusy
 from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
@@ -60,13 +60,16 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
     """How to decide on calls."""
     first = calls[0]["index"]
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
-    shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
+    is_short = len(edited) <= MOST and edited.isprintable()
+    shown = edited if is_short else f"{first}={{}}"
     options = {
         "approve": ("--approve", "all"),
         "edit": ("--edit", shown),
         "reject": ("--reject", "REASON"),
         RESPOND: ("--respond", "RESULT"),
     }
+    if calls[0]["name"] == REVIEW_PLAN and not is_short:
+        del options["edit"]  # a plan without steps is refused
     commands: list[str] = []
     for decision, option in options.items():
         if all(decision in list_decisions(call) for call in calls):
@@ -98,7 +101,7 @@ async def alternatives(app: "App", settings: Settings, refused: TaskUnfinished |
 
 async def busy_hints(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
     """Why a task cannot be resumed while its session is busy, and what to do instead."""
-    thread_id = (await app.tasks.get(task_id)).session_id
+    thread_id = (await app.task(task_id)).session_id
     (latest,) = await app.tasks.list(session_id=thread_id, limit=1)
     pausing = task_command(settings, "pause", latest.task_id)
     if latest.status not in ACTIVE:

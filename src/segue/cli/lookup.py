@@ -11,7 +11,7 @@ import typer
 
 from ..core.errors import ConfigurationError, NothingStored, SegueError
 from .exits import report_errors
-from .settings import Settings
+from .settings import FOLDERS_AGENTS, Settings
 
 if TYPE_CHECKING:
     from ..app import App
@@ -52,9 +52,12 @@ async def find_task(app: "App", text: str) -> str:
     """
     if text != LATEST:
         return await app.tasks.find(text)
-    for task in await app.tasks.list(limit=1):
-        return (await app.tasks.conversation_of(task.session_id) or task).task_id
-    raise NothingStored
+    task = next(iter(await app.tasks.list(limit=1)), None)
+    if task is None:
+        raise NothingStored
+    while task.called_by:  # who looks at a called agent looks at its caller
+        task = await app.task(task.called_by)
+    return (await app.tasks.conversation_of(task.session_id) or task).task_id
 
 
 async def find_session(app: "App", name: str) -> str:
@@ -74,7 +77,7 @@ def for_task(settings: Settings, name: str) -> Settings:
     """The settings with the agents file of a task, unless one is named."""
 
     async def find(app: "App") -> "Task | None":
-        return await app.tasks.get(await find_task(app, name))
+        return await app.task(await find_task(app, name))
 
     return _with_agents_file(settings, find)[0]
 
@@ -127,7 +130,8 @@ def with_file_of(settings: Settings, task: "Task") -> Settings:
     """
     file = task.agents_file
     if not file:
-        return settings
+        is_example = settings.agents_file == FOLDERS_AGENTS and agent_is_remembered(task)
+        return replace(settings, agents_file="") if is_example else settings
     if not Path(file).is_file():
         raise ConfigurationError(
             "The agents file {file} of task {task_id} no longer exists: name it with --agents.",

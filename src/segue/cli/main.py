@@ -13,6 +13,7 @@ from .commands import inspect, rewind, serve, sessions, start, tasks
 from .commands.audit import audit
 from .commands.backtest import backtest, rollout
 from .commands.chaos import chaos
+from .commands.demo import demo
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
 from .commands.schedules import notifications, schedules
@@ -23,10 +24,10 @@ from .exits import EXIT_CODES, OutputGroup
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "init", "chat", "run", "doctor"),
-    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "event", "rate", "schedules"),
+    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "event", "spawn", "rate", "schedules"),
     "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage", "audit"),
     "Go back": ("fork", "edit", "undo"),
-    "Sessions and databases": ("export", "import", "copy", "backup", "restore", "prune", "recover", "delete"),
+    "Sessions and databases": ("export", "import", "copy", "backup", "restore", "prune", "recover", "title", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
     "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest", "chaos"),
     "Serve": ("serve", "worker", "rollout", "mcp", "notifications"),
@@ -119,7 +120,7 @@ def segue(
 
 
 for command in (
-    start.demo,
+    demo,
     start.init,
     start.chat,
     start.run,
@@ -129,6 +130,7 @@ for command in (
     tasks.resume,
     tasks.cancel,
     tasks.event,
+    tasks.spawn,
     tasks.rate,
     inspect.sessions,
     inspect.tasks,
@@ -147,6 +149,7 @@ for command in (
     sessions.restore,
     sessions.prune,
     sessions.recover,
+    sessions.title,
     sessions.delete,
     inspect.agents,
     inspect.tools,

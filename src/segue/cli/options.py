@@ -1,6 +1,7 @@
 """The options that several commands share."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..core.bounds import MOST_SECONDS
-from .settings import DEFAULT_DATABASE, Settings
+from .settings import DEFAULT_DATABASE, FOLDERS_AGENTS, Settings
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
 Session = Annotated[str, typer.Option("--session", help="The session to continue; by default a new one.")]
@@ -21,14 +22,21 @@ Agent = Annotated[str, typer.Option("--agent", help="The agent: see `segue agent
 OfAgent = Annotated[str, typer.Option("--agent", help="Only the tasks of this agent.")]
 
 
+def _choose_agents_file(given: str) -> str:
+    """The named agents file; where none is, the folder's own."""
+    if given or "SEGUE_AGENTS" in os.environ:
+        return given if given == os.environ.get("SEGUE_AGENTS") else given.removeprefix("./")
+    return FOLDERS_AGENTS if Path(FOLDERS_AGENTS).is_file() else ""
+
+
 def _agents_file(more: str) -> Any:
     text = f"A TOML file of [[agent]] and [modes] tables, which may name modules beside it{more}."
-    return typer.Option("--agents", envvar="SEGUE_AGENTS", metavar="FILE", help=text)
+    return typer.Option("--agents", envvar="SEGUE_AGENTS", metavar="FILE", help=text, callback=_choose_agents_file)
 
 
-Agents = Annotated[str, _agents_file("; its first agent is the default")]
+Agents = Annotated[str, _agents_file("; its first agent is the default. Without it, ./agents.toml if it exists")]
 TaskAgents = Annotated[str, _agents_file("; use the one that the task was started with")]
-MoreAgents = Annotated[str, _agents_file("")]
+MoreAgents = Annotated[str, _agents_file(". Without it, ./agents.toml if it exists")]
 _MODELS = "openai:NAME, local:FILE.gguf or offline"
 Model = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default from the agent or the environment.")]
 OtherModel = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default the one the task started with.")]
@@ -82,6 +90,23 @@ MemoryFiles = Annotated[
         help="A memory file for a flow to read, such as rules=rules.md; may be repeated.",
     ),
 ]
+AskUser = Annotated[
+    bool | None,
+    typer.Option("--ask-user/--no-ask-user", help="Whether the agent may ask you questions; by default as it is set."),
+]
+ReviewPlan = Annotated[
+    bool | None,
+    typer.Option(
+        "--review-plan/--no-review-plan", help="Review the plan before it runs; by default as the agent is set."
+    ),
+]
+Remember = Annotated[
+    bool,
+    typer.Option(
+        "--remember/--no-remember",
+        help="Use what the user said of themselves before, and remember what the message says.",
+    ),
+]
 TASK_ID: Any = typer.Argument(
     metavar="TASK_ID", help="The task's id, or its first six characters or more: see `segue tasks`."
 )
@@ -101,7 +126,10 @@ Wait = Annotated[
 Steer = Annotated[
     bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and resume it.")
 ]
-AnswerText = Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="The answer to a question.")]
+AnswerText = Annotated[
+    str | None,
+    typer.Argument(metavar="[ANSWER]", help="The answer to a question, or words that approve or reject calls."),
+]
 Question = Annotated[
     str,
     typer.Option(
@@ -188,6 +216,7 @@ class MessageOptions:
     user: User = "default"
     wait: Wait = 0.0
     steer: Steer = False
+    remember: Remember = True
     language: Language = ""
     db: Database = DEFAULT_DATABASE
     as_json: JsonOption = False
@@ -213,19 +242,25 @@ class MessageOptions:
             self.wait,
             self.language,
             latest=self.latest,
+            remember=self.remember,
         )
 
 
-def with_message_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take the `MessageOptions`, each an option of its own, as its parameter `shared`."""
-    fields = inspect.signature(MessageOptions).parameters
+def with_options_of(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take a dataclass of options, each an option of its own, as its parameter `shared`."""
+    fields = inspect.signature(kind).parameters
 
-    def run(**given: Any) -> None:
-        command(shared=MessageOptions(**{name: given.pop(name) for name in fields}), **given)
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            command(shared=kind(**{name: given.pop(name) for name in fields}), **given)
 
-    signature = inspect.signature(command)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "shared"]
-    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *fields.values())]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
-    return run
+        signature = inspect.signature(command)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in signature.parameters.items():
+            parameters += fields.values() if name == "shared" else [parameter]
+        keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        return run
+
+    return wrap

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.cells import cell_len
@@ -40,29 +42,34 @@ class LinePrompt:
 
 
 class TerminalPrompt:
-    """A text that is edited at a terminal: Enter sends it, Alt-Enter begins a line, a paste may have several."""
+    """A text that is edited at a terminal: Enter sends it, Alt-Enter begins a line, a paste may have several.
 
-    def __init__(self, prompt: str) -> None:
+    `about` describes the commands. Ctrl-C clears what is written, and leaves where nothing is.
+    """
+
+    def __init__(self, prompt: str, about: Mapping[str, str]) -> None:
         self._session = new_session(prompt)
+        self._about = about
 
     async def read(self, choices: Choices) -> str | None:
         try:
-            return await self._session.prompt_async(completer=Words(choices))
+            return await self._session.prompt_async(completer=Words(choices, self._about))
         except (EOFError, KeyboardInterrupt):
             return None
 
 
-def open_prompt(prompt: str) -> Prompt:
-    """The prompt for what standard input is."""
+def open_prompt(prompt: str, about: Mapping[str, str]) -> Prompt:
+    """The prompt for what standard input is; `about` describes the commands."""
     usable = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return TerminalPrompt(prompt) if usable else LinePrompt()
+    return TerminalPrompt(prompt, about) if usable else LinePrompt()
 
 
 class Words(Completer):
     """Completes the commands and what follows them."""
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, about: Mapping[str, str]) -> None:
         self._choices = choices
+        self._about = about
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         text = document.text_before_cursor
@@ -72,7 +79,8 @@ class Words(Completer):
         begun = argument if space else command
         for word in self._choices.get(command, ()) if space else self._choices:
             if word.startswith(begun) and word != begun:
-                yield Completion(word, start_position=-len(begun))
+                about = None if space else self._about.get(word)
+                yield Completion(word, start_position=-len(begun), display_meta=about)
 
 
 def new_session(prompt: str) -> PromptSession[str]:
@@ -82,6 +90,10 @@ def new_session(prompt: str) -> PromptSession[str]:
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
+
+    @keys.add("c-c", filter=Condition(lambda: bool(get_app().current_buffer.text)))
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
 
     @keys.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:

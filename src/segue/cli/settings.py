@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ..core.spend import Quotas, SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
+FOLDERS_AGENTS = "./agents.toml"
+"""The agents file that is used where none is named; one that is named has no ./ before it."""
+IN_MEMORY = ":memory:"
+"""The database that ends with its process."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,10 @@ class Settings:
     """The files that come with the message."""
     memory_files: Mapping[str, str] = field(default_factory=dict)
     """The paths of memory files by their names."""
+    asks: Mapping[str, bool] = field(default_factory=dict)
+    """`ask_user` and `review_plan`, where they are chosen."""
+    remember: bool = True
+    """Whether what the user says of themselves is used and remembered."""
     message: str = ""
     """The message as it was given, where the files' names were added to it."""
     latest: bool = False
@@ -158,8 +166,8 @@ class Settings:
 
     @property
     def names_agents(self) -> bool:
-        """Whether an agents file is named on the command line, and not by the environment alone."""
-        return bool(self.agents_file) and self.agents_file != os.environ.get("SEGUE_AGENTS")
+        """Whether an agents file is named on the command line, and not by the environment or the folder alone."""
+        return bool(self.agents_file) and self.agents_file not in (FOLDERS_AGENTS, os.environ.get("SEGUE_AGENTS"))
 
     @property
     def agents_path(self) -> str:
@@ -252,7 +260,9 @@ def send_command(settings: Settings, message: str, *options: str) -> str:
     mode = ["--mode", settings.mode] if settings.mode and settings.verb == "chat" else []
     files = [word for file in settings.files for word in ("--file", file)]
     files += [word for name, path in settings.memory_files.items() for word in ("--memory-file", f"{name}={path}")]
-    words = ["segue", settings.verb, *options, *places(settings), *_chosen(settings), *mode, *files]
+    asks = [f"--{'' if chosen else 'no-'}{name.replace('_', '-')}" for name, chosen in settings.asks.items()]
+    asks += [] if settings.remember else ["--no-remember"]
+    words = ["segue", settings.verb, *options, *places(settings), *_chosen(settings), *mode, *files, *asks]
     fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
     return f"{shlex.join(words)} {shlex.quote(message)}" if fits else f'{shlex.join(words)} "…"'
 
@@ -283,7 +293,8 @@ def doctor_command(settings: Settings) -> str:
 
 def places(settings: Settings) -> list[str]:
     """The options that name the database, without its password, and the agents file."""
-    return [*_database(settings), *(["--agents", settings.agents_file] if settings.agents_file else [])]
+    file = "" if settings.agents_file == FOLDERS_AGENTS else settings.agents_file
+    return [*_database(settings), *(["--agents", file] if file else [])]
 
 
 def _database(settings: Settings) -> list[str]:

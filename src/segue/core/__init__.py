@@ -1,6 +1,6 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `task`, `records`, `timeline`, `message`, `reply_options`
+- Tasks and their records: `task`, `records`, `timeline`, `message`
 - Messages for later: `schedules`
 - Limits of what models use: `spend`
 - Events: `events`
@@ -10,9 +10,10 @@
 - Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `call_rules`
 - Who acts, and the log of it: `actor`, `audit`
-- Settings of the agents file: `bounds`
+- Settings of the agents file: `bounds`, `variables`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`
 - JSON from outside: `json`
 - Errors: `errors`
-- Surroundings: `environment`
+- Surroundings: `environment`, `sync`
+- A former place: `reply_options`
 """

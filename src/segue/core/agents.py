@@ -1,12 +1,13 @@
 """Agents: a model, tools, a prompt and limits; the built-in modes; the agents file."""
 
 import importlib
+import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +26,7 @@ from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .call_rules import AllowRule
 from .errors import ConfigurationError, UnknownField
 from .provenance import Hiding, Policy
+from .variables import Unset, resolve
 
 
 class ChatMode(StrEnum):
@@ -62,10 +64,12 @@ Items = Annotated[Sequence[T], AfterValidator(_as_tuple)]
 class Budget(BaseModel):
     """Limits of a task."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     tool_calls: int = Field(default=100, ge=0, le=MOST_COUNT)
     """Tool calls per task."""
+    subtasks: int = Field(default=20, ge=0, le=100)
+    """Subtasks that may be added to a lifecycle run while it is under way."""
     parallel_calls: int = Field(default=4, ge=1, le=MOST_COUNT)
     """Read-only calls that run at once; the others of their batch or wave follow, in order."""
     seconds: float = Field(default=1800, gt=0, le=MOST_SECONDS)
@@ -89,7 +93,7 @@ class Budget(BaseModel):
 class Prices(BaseModel):
     """What tokens cost, per million, in one currency."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     input: float = Field(ge=0, le=1e9)
     """Price per million prompt tokens."""
@@ -105,7 +109,7 @@ class Prices(BaseModel):
 class OAuth(BaseModel):
     """How Segue is known to the authorization server of an MCP server; by default it registers itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     client_id: str = ""
     """The client that was registered for it."""
@@ -132,7 +136,7 @@ class OAuth(BaseModel):
 class McpServer(BaseModel):
     """An MCP server whose tools an agent has: a command that communicates over stdin and stdout, or a URL."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in errors and `segue doctor`."""
@@ -173,7 +177,7 @@ class McpServer(BaseModel):
 class RemoteAgent(BaseModel):
     """An agent elsewhere, over A2A, that an agent has as a tool."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str = Field(pattern=r"^[\w-]+$", max_length=64)
     """The tool's name."""
@@ -189,6 +193,44 @@ class RemoteAgent(BaseModel):
     """It changes nothing, so calls may run in parallel."""
     needs_approval: bool = False
     """Its calls need approval."""
+
+
+_AGENT = "agent:"
+"""What the name of an agent in `tools` begins with."""
+
+
+class AgentTool(BaseModel):
+    """An agent of the same app that another one has as a tool: `"agent:billing"` among its `tools`, or a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    agent: str = Field(pattern=r"^[\w.-]+$", max_length=64)
+    """The id of the agent."""
+    background: bool = False
+    """A call returns at once, and the result arrives later in the same task, in modes that work round by round."""
+    needs_approval: bool = False
+    """Its calls need approval."""
+
+    @property
+    def name(self) -> str:
+        """The tool's name: the agent's id, without what names of tools cannot have."""
+        return self.agent.replace(".", "_")
+
+
+def _agents_among(tools: Sequence[Any]) -> Sequence[Any]:
+    """Tools, each that is an agent as an `AgentTool`."""
+    return tuple(map(_agent_or_tool, tools))
+
+
+def _agent_or_tool(item: Any) -> Any:
+    if isinstance(item, str) and item.startswith(_AGENT):
+        return AgentTool(agent=item.removeprefix(_AGENT))
+    try:
+        return AgentTool(**item) if isinstance(item, dict) else item
+    except (ValidationError, TypeError) as error:
+        field, reason = first_fault(error) if isinstance(error, ValidationError) else ("", str(error))
+        example = '{agent = "billing", background = true}'
+        raise ValueError(f"{field}{reason}; a tool that is an agent is such as {example}") from None
 
 
 HabitName = Literal[
@@ -218,30 +260,34 @@ HABITS: tuple[str, ...] = get_args(HabitName)
 
 Suggestions = Annotated[Items[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=6)]
 
+SAME_VERSION: Final = "the same version"
+"""Marks the fields of an agent that its tasks do not depend on, or that may differ between machines."""
+
 
 class Agent(BaseModel):
     """A definition: who answers, with what, within which bounds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
-    agent_id: str = Field(pattern=r"^[\w.-]+$", max_length=64)
+    agent_id: Annotated[str, SAME_VERSION] = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in commands, requests and lists."""
-    version: str = Field(default="", pattern=r"^[\w.+-]*$", max_length=64)
-    """Its version, recorded with each task; by default a digest of its prompt, model, tools, mode and options."""
-    on_upgrade: Literal["continue", "pin", "ask"] = "continue"
+    version: Annotated[str, SAME_VERSION] = Field(default="", pattern=r"^[\w.+-]*$", max_length=64)
+    """Its version, recorded with each task; by default a digest of its prompt, model, tools, mode and options, without
+    its limits."""
+    on_upgrade: Annotated[Literal["continue", "pin", "ask"], SAME_VERSION] = "continue"
     """Unfinished tasks of a version that is not available continue with this one, wait until their version is available
     (`pin`), or a person is asked."""
-    older: "Items[Agent]" = ()
+    older: Annotated["Items[Agent]", SAME_VERSION] = ()
     """Older versions, for unfinished tasks that began with them."""
-    description: str = ""
+    description: Annotated[str, SAME_VERSION] = ""
     """What it is for, shown in lists and to other agents' controllers."""
-    suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
+    suggestions: Annotated[Suggestions | dict[Literal["zh", "en"], Suggestions], SAME_VERSION] = ()
     """Example messages on the page: a list, or one per language. By default derived from its tools."""
     model: Any = None
     """`openai:<name>`, `local:<path.gguf>`, `offline`, or a LangChain chat model; None: the environment decides."""
-    base_url: str | None = None
+    base_url: Annotated[str | None, SAME_VERSION] = None
     """The address of its endpoint; by default OPENAI_BASE_URL, else OpenAI's."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, SAME_VERSION] = None
     """The API key of its endpoint; by default OPENAI_API_KEY."""
     temperature: float | None = None
     """Sent with each request, if set."""
@@ -253,7 +299,7 @@ class Agent(BaseModel):
     """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
     extra_body: dict[str, Any] = {}
     """Additional fields of each request's body."""
-    habits: Items[str] | None = None
+    habits: Annotated[Items[str] | None, SAME_VERSION] = None
     """What its endpoint requires, such as `["system_first"]`, in place of what is learned from its refusals."""
     streaming: bool = True
     """Request streaming; turn it off for endpoints that cannot stream."""
@@ -266,8 +312,9 @@ class Agent(BaseModel):
     """
     accepts: Items[Literal["image", "pdf"]] | None = None
     """Files that the model accepts beside text; by default SEGUE_ACCEPTS, or what is known of the model."""
-    tools: Items[Any] = ()
-    """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
+    tools: Annotated[Items[Any], AfterValidator(_agents_among)] = ()
+    """LangChain tools, plain typed functions, names of tool sets, `module:attribute`, or other agents: `agent:billing`,
+    or `{agent = "billing", background = true}`."""
     mcp: Items[McpServer] = ()
     """MCP servers whose tools it can use; the app connects before the agent first runs."""
     a2a: Items[RemoteAgent] = ()
@@ -294,19 +341,27 @@ class Agent(BaseModel):
     """The system prompt. It may contain `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     arguments: dict[str, Any] | None = None
     """JSON schema of the arguments that MCP clients pass instead of a message."""
+    response_model: Annotated[Any, SAME_VERSION] = None
+    """What its answer is where it is a tool of another agent: a pydantic model, `module:Model`, or a JSON schema."""
     protocol: Literal["json", "native"] = "json"
     """`json`: one JSON object per reply, for any endpoint; `native`: the endpoint's own tool calls."""
     mode: str = "auto"
     """The default mode of messages."""
-    auto: Literal["rules", "model"] | None = None
+    auto: Annotated[Literal["rules", "model"] | None, SAME_VERSION] = None
     """How `auto` picks a mode; `model` asks the model about all but a greeting; by default SEGUE_AUTO, or `rules`."""
+    ask_user: bool = True
+    """Whether it may ask the user a question in the middle of a task, in react, plan and plan_react."""
+    review_plan: bool | Items[str] = False
+    """Whether a person reviews its plans before they run: `true`, or a list of modes such as `["plan"]`."""
+    remember: Annotated[Literal["rules", "model", "off"], SAME_VERSION] = "rules"
+    """How it finds what users say of themselves, for later sessions: by rules, or with a model call after the task."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; by default the user's."""
-    max_iteration: int = Field(default=30, ge=1, le=MOST_COUNT)
+    max_iteration: Annotated[int, SAME_VERSION] = Field(default=30, ge=1, le=MOST_COUNT)
     """Rounds of a task."""
-    budget: Budget = Budget()
+    budget: Annotated[Budget, SAME_VERSION] = Budget()
     """Limits of its tasks."""
-    prices: Prices | None = None
+    prices: Annotated[Prices | None, SAME_VERSION] = None
     """Prices per million tokens; by default those known for the model."""
     system_first: bool = False
     """Short for `habits = ["system_first", "user_last"]`: the system message first and a user message last."""
@@ -316,6 +371,21 @@ class Agent(BaseModel):
     With `last` the system prompt comes first and stays the same, so that an endpoint can cache it. None: `last` for a
     model that runs in this process, else `inline`.
     """
+
+    @property
+    def agent_tools(self) -> tuple[AgentTool, ...]:
+        """Those of its tools that are agents of the same app."""
+        return tuple(tool for tool in self.tools if isinstance(tool, AgentTool))
+
+    @property
+    def own_tools(self) -> tuple[Any, ...]:
+        """Its tools without those that are agents."""
+        return tuple(tool for tool in self.tools if not isinstance(tool, AgentTool))
+
+    @property
+    def background_tools(self) -> tuple[str, ...]:
+        """The names of its tools that are agents in the background."""
+        return tuple(tool.name for tool in self.tools if isinstance(tool, AgentTool) and tool.background)
 
     @property
     def set_habits(self) -> tuple[str, ...] | None:
@@ -339,6 +409,25 @@ class Agent(BaseModel):
                 raise ValueError(f"'{name}' is no habit of an endpoint: use {', '.join(HABITS)}")
         return habits
 
+    @field_validator("response_model")
+    @classmethod
+    def _has_schema(cls, given: Any) -> Any:
+        from .message import check_schema
+
+        model = load_attribute(given) if isinstance(given, str) else given
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            return model
+        if model is None or isinstance(model, dict):
+            return model and check_schema(model)
+        raise ValueError("give a pydantic model, or the JSON schema of an object")
+
+    @property
+    def answer_schema(self) -> dict[str, Any] | None:
+        """The JSON schema of its answer where it is a tool of another agent; None where that is a text."""
+        if isinstance(self.response_model, type) and issubclass(self.response_model, BaseModel):
+            return self.response_model.model_json_schema()
+        return self.response_model  # type: ignore[no-any-return]
+
     @field_validator("arguments")
     @classmethod
     def _is_object_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -350,20 +439,12 @@ class Agent(BaseModel):
 
 
 def production_file(path: str | Path) -> Path | None:
-    """The one of an agents file and its older ones that says `production = true`: no test may have its tools' effects.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
+    """The one of an agents file and its older ones with `production = true`: no test may have its tools' effects."""
     return next((file for file, whole in _with_older_files(Path(path)).items() if whole.get("production")), None)
 
 
 def refused_hosts(path: str | Path) -> list[str]:
-    """The hosts that an agents file and its older ones list as `refuse_hosts`: no test may reach them.
-
-    Raises:
-        ConfigurationError: it cannot be read, or that is not a list of names.
-    """
+    """The hosts that an agents file and its older ones list as `refuse_hosts`: no test may reach them."""
     return [name for file, whole in _with_older_files(Path(path)).items() for name in _hosts(whole, file)]
 
 
@@ -434,11 +515,7 @@ def _with_older(agent: Agent, older: Sequence[Agent]) -> Agent:
 
 
 def load_modes(path: str | Path) -> dict[str, Any]:
-    """Graphs of one's own from the same file: a `[modes]` table of `name = "module:graph"`.
-
-    Raises:
-        ConfigurationError: naming the file and what is wrong.
-    """
+    """Graphs of one's own from the same file: a `[modes]` table of `name = "module:graph"`."""
     table = read_file(Path(path)).get("modes", {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise ConfigurationError(
@@ -452,13 +529,13 @@ _TABLES |= {"schedule", "notify", "approvals", "spend", "audit", "quotas"}
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """The tables of an agents file; modules that it names are then also looked for in its folder.
+    """The tables of an agents file, with the environment's variables in their strings.
 
-    Raises:
-        ConfigurationError: it cannot be read, or has other tables.
+    Modules that it names are then also looked for in its folder.
     """
     try:
-        whole = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        text = file.read_text(encoding="utf-8-sig")
+        whole: dict[str, Any] = resolve(tomllib.loads(text), os.environ)
         if unknown := whole.keys() - _TABLES:
             tables = "[[agent]], [[schedule]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
             may = f"older, production, refuse_hosts, {tables}"
@@ -471,6 +548,28 @@ def read_file(file: Path) -> dict[str, Any]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ConfigurationError("The agents file {file} cannot be read: {error}.", file=file, error=why) from error
+    except Unset as unset:
+        if not unset.name:
+            raise ConfigurationError(
+                "The agents file {file} has a {start} in {place} that begins no variable: write {example}, or {escape} "
+                "for the characters themselves.",
+                file=file,
+                start="${",
+                place=unset.place,
+                example="${NAME} or ${NAME:-default}",
+                escape="$${",
+            ) from None
+        lines = text.splitlines()
+        line = next((n for n, line in enumerate(lines, start=1) if f"${{{unset.name}}}" in line), 1)
+        raise ConfigurationError(
+            "The agents file {file} uses the environment variable {name} in line {line} ({place}), which is not set: "
+            "set it, or write a default, as in {example}.",
+            file=file,
+            name=unset.name,
+            line=line,
+            place=unset.place,
+            example=f"${{{unset.name}:-default}}",
+        ) from unset
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -504,16 +603,16 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
     except ValidationError as error:
         first = error.errors()[0]
         *inside, field = (str(part) for part in first["loc"])
-        name = table["agent_id"]
+        name = number if first["loc"][:1] == ("agent_id",) else table["agent_id"]
         if first["type"] == "extra_forbidden":
-            raise UnknownField(str(name), file, [*inside, field], _fields_beside(inside)) from error
+            raise UnknownField(str(name), file, [*inside, field], _fields_beside(inside)) from None
         raise ConfigurationError(
             "The agent '{name}' in {file}: {where}: {reason}.",
             name=name,
             file=file,
             where=".".join([*inside, field]),
             reason=first["msg"].removeprefix("Value error, "),
-        ) from error
+        ) from None  # pydantic's text has the values
 
 
 def _fields_beside(inside: Sequence[str]) -> list[str]:
@@ -527,11 +626,7 @@ def _fields_beside(inside: Sequence[str]) -> list[str]:
 
 
 def load_attribute(name: str) -> Any:
-    """Import what `module:attribute` names.
-
-    Raises:
-        ConfigurationError: the module or the attribute is not there.
-    """
+    """Import what `module:attribute` names."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -545,11 +640,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def load_table(path: str | Path, name: str, kind: type[Settings]) -> Settings | None:
-    """A table of an agents file; None where the file has none of that name.
-
-    Raises:
-        ConfigurationError: naming the file and the field that is wrong.
-    """
+    """A table of an agents file; None where the file has none of that name."""
     table = read_file(Path(path)).get(name)
     try:
         return None if table is None else kind.model_validate(table)
@@ -557,15 +648,11 @@ def load_table(path: str | Path, name: str, kind: type[Settings]) -> Settings | 
         field, reason = first_fault(error)
         raise ConfigurationError(
             "The [{table}] table of {file}: {field}{reason}.", table=name, file=path, field=field, reason=reason
-        ) from error
+        ) from None
 
 
 def list_tables(path: str | Path, name: str) -> list[dict[str, Any]]:
-    """The `[[name]]` tables of an agents file.
-
-    Raises:
-        ConfigurationError: naming the file, which has something else of that name.
-    """
+    """The `[[name]]` tables of an agents file."""
     tables = read_file(Path(path)).get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(

@@ -203,9 +203,6 @@ def settled(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict
     """The verdicts in the order of the calls, each {index, name, arguments}.
 
     The answer is an `ApprovalAnswer` or its JSON, a bare list of verdicts, or "approve" or "reject" for all calls.
-
-    Raises:
-        InvalidAnswer: listing what does not fit.
     """
     verdicts = read_verdicts(calls, answer)
     if found := _problems(calls, verdicts):
@@ -230,11 +227,7 @@ def word_of(answer: object) -> str:
 
 
 def read_verdicts(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
-    """The verdicts of an answer, whether they fit the calls or not.
-
-    Raises:
-        InvalidAnswer: there are none in it.
-    """
+    """The verdicts of an answer, whether they fit the calls or not."""
     if isinstance(answer, ApprovalAnswer):
         return answer.verdicts
     answer = read_decisions(answer)
@@ -434,12 +427,7 @@ def _is_asker(who: Actor, asked_by: Sequence[str], user: str) -> bool:
 def decided_by(
     calls: Sequence[Call], answer: object, refuse: Callable[[Call, str], NotAnApprover | None]
 ) -> Sequence[Call]:
-    """The calls that somebody decides about with this answer: those that they may decide about.
-
-    Raises:
-        InvalidAnswer: it cannot be read.
-        NotAnApprover: it names another call, or there is none that they may decide about.
-    """
+    """The calls that somebody decides about with this answer: those that they may decide about."""
     given: dict[int, Verdict] = {verdict.index: verdict for verdict in read_verdicts(calls, answer)}
     refused = {
         call["index"]: error

@@ -30,7 +30,7 @@ SHORT: Final = 8
 class AuditSettings(BaseModel):
     """Whether a database has an audit log, and where its head is written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     enabled: bool = True
     """Start the log if the database has none. Once started, it stays enabled in every process."""
@@ -39,11 +39,7 @@ class AuditSettings(BaseModel):
 
 
 def load_audit(path: str | Path) -> AuditSettings | None:
-    """The `[audit]` table of an agents file; None where it has none.
-
-    Raises:
-        ConfigurationError: naming the file and the field that is wrong.
-    """
+    """The `[audit]` table of an agents file; None where it has none."""
     return load_table(path, "audit", AuditSettings)
 
 
@@ -68,11 +64,7 @@ class AuditHead:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a head as `str` writes it.
-
-        Raises:
-            ConfigurationError: it is none.
-        """
+        """Read a head as `str` writes it."""
         position, _, digest = text.strip().partition(":")
         if not position.isdecimal() or len(digest) != sha256().digest_size * 2:
             raise ConfigurationError(
@@ -163,7 +155,12 @@ class Seal:
         is_over = task["status"] in ENDED
         columns = _AT_THE_END if is_over else _ALWAYS
         fixed = _digest([task[name] for name in columns])[:SHORT] + _digest([task[name] for name in _ALWAYS])[:SHORT]
-        running = tuple(place for place, call in enumerate(calls) if _is_open(call))
+        running = tuple(
+            place
+            for place, call in enumerate(calls)
+            # its row may still change: it runs, its result comes later, or its session went back behind it
+            if call["state"] != "done" or call["orphaned"] or _waits(call["outcome"])
+        )
         return cls(of_task[:SHORT], _shortened(of_events), _shortened(of_calls), whole, fixed, is_over, running)
 
     def json(self) -> Json:
@@ -195,11 +192,6 @@ def _rewritten_calls(before: Seal, later: Seal) -> "Iterator[tuple[Kind, int]]":
     for kind, place in differences(before.calls, later.calls):
         if kind != "inserted" and (kind == "changed" or place < len(before.calls)) and place not in before.open:
             yield kind, place
-
-
-def _is_open(call: Mapping[str, Any]) -> bool:
-    """Whether a call's row may still change: it runs, its result comes later, or its session went back behind it."""
-    return bool(call["state"] != "done" or call["orphaned"] or _waits(call["outcome"]))
 
 
 def _waits(outcome: Any) -> bool:

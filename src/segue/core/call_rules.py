@@ -22,7 +22,7 @@ _HOST: Final = re.compile(r"[\w.-]+")
 class AllowRule(BaseModel):
     """Where untrusted text may go without a question: into an argument of a tool, if its value is one of these."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     tool: str
     """The tool's name."""

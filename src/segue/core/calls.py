@@ -141,6 +141,11 @@ SOURCES = "sources"
 """Where the result of a trusted tool has the untrusted sources that its arguments had."""
 SECRET = "secret"
 """Marks the result of a secret tool, or of a reading one that a secret value went into."""
+_USED = "used"
+"""Where the result of an agent has what its task used: {"usage", "tool_calls"}."""
+_LABELS = (SOURCES, SECRET, _USED)
+OF_AGENT = "of_agent"
+"""Where a question has whose it is, if an agent asks that is a tool of the task: {"agent_id", "task_id", …}."""
 HIDDEN = "hidden"
 """Marks a result that the model does not see: `True`, or `"summary"` where it sees a summary."""
 
@@ -363,11 +368,7 @@ def unapproved_state(form: Any) -> Any:
 
 
 def move_call(call: AnyCall, state: CallState) -> AnyCall:
-    """The call in its next state.
-
-    Raises:
-        IllegalTransition: the table does not allow it.
-    """
+    """The call in its next state."""
     if state.phase not in CALL_TRANSITIONS[call.state.phase]:
         raise IllegalTransition(call.state.phase, state.phase)
     return replace(call, state=state)
@@ -406,6 +407,7 @@ class CallResult:
     `note` is what the model is told besides. `unknown`: the call may or may not have taken effect. `sources` are the
     untrusted ones that a trusted tool's value carries; None where the value is the tool's, which is not trusted.
     `secret`: its values go into no call of another tool without a question. `hidden`: the model does not see it.
+    `used`: what the task of an agent used that is the tool, {"usage", "tool_calls"}.
     """
 
     status: CallStatus
@@ -417,6 +419,7 @@ class CallResult:
     sources: tuple[Source, ...] | None = None
     secret: bool = False
     hidden: Hiding = False
+    used: Mapping[str, Any] | None = None
 
     @classmethod
     def done(cls, value: Any) -> Self:
@@ -437,12 +440,26 @@ class CallResult:
 
     @classmethod
     def asking(cls, question: Any) -> Self:
-        """The tool asks a person: it called LangGraph's `interrupt` with this value."""
+        """The call asks something: of a tool here, the value that it called LangGraph's `interrupt` with."""
         return cls(status=CallStatus.ASKING, value=question)
+
+    def with_labels(self, **labels: Any) -> Self:
+        """The result with its `sources`, whether it is `secret`, and what was `used` for it."""
+        return replace(self, **labels)
 
     @property
     def success(self) -> bool:
         return self.status in (CallStatus.DONE, CallStatus.REPEATED)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the agent that is the tool stopped for a pause, and goes on when the task does."""
+        return self.status is CallStatus.ASKING and self.value == {"kind": PAUSE}
+
+    @property
+    def has_error(self) -> bool:
+        """Whether it ended without a value, for whatever reason: `error` says which."""
+        return not self.success and self.status not in (CallStatus.WAITING, CallStatus.ASKING)
 
     @property
     def content(self) -> Any:
@@ -458,6 +475,11 @@ class CallResult:
     def outcome(self) -> Literal["success", "error", "unknown"]:
         """What is reported of the call; `unknown`: it may or may not have taken effect."""
         return "unknown" if self.unknown else "success" if self.success else "error"
+
+    @property
+    def calls_inside(self) -> int:
+        """How many calls the agent that is the tool made: they count in the budget with this one."""
+        return int((self.used or {}).get("tool_calls", 0))
 
     def json(self) -> dict[str, Any]:
         """The form in events, states and the ledger: {"success": value} or {"error": text}, with marks."""
@@ -479,7 +501,14 @@ class CallResult:
             form[SECRET] = True
         if self.hidden:
             form[HIDDEN] = self.hidden
+        if self.used:
+            form[_USED] = dict(self.used)
         return {**form, UNKNOWN_OUTCOME: True} if self.unknown else form
+
+    @staticmethod
+    def without_labels(stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The form that `json` gives, without what only the ledger and the log have: see `with_labels`."""
+        return {name: value for name, value in stored.items() if name not in _LABELS}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
@@ -494,6 +523,7 @@ class CallResult:
             sources=tuple(map(Source.of, stored[SOURCES])) if SOURCES in stored else None,
             secret=bool(stored.get(SECRET)),
             hidden="summary" if stored.get(HIDDEN) == "summary" else bool(stored.get(HIDDEN)),
+            used=stored.get(_USED),
         )
 
 
@@ -586,6 +616,10 @@ ANSWER_FORMS: Mapping[str, str] = {
     "spend": '{"limit": 5.0}, or {"answer": "cancel"}',
 }
 """How each kind of question is answered."""
+ASK_USER = "ask_user"
+"""The name of the question to the user: of the control tool, and of a plan's step."""
+REVIEW_PLAN = "review_plan"
+"""The name of the call that a person approves who reviews a plan: its arguments are {goal, steps}."""
 API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
 CLIENT_CALLS = "client_calls"
@@ -596,6 +630,8 @@ PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
 INTERRUPT = "interrupt"
 """The kind of interrupt of a graph of one's own, whose value may be anything."""
+BY_SEGUE = "by_segue"
+"""Marks a question of one of Segue's nodes, which tells of the answer itself."""
 TEXTUAL = frozenset({"question", "utterance"})
 """The kinds of question whose answer is only read, by a model: any text is one."""
 KINDS = {*ANSWER_FORMS, API_CALL, WAIT}
@@ -617,7 +653,7 @@ class PersonsAnswer:
 def read_question(value: Any) -> dict[str, Any]:
     """The value of an interrupt as a question; one that is none of Segue's or LangChain's is answered with a text."""
     if isinstance(value, Mapping) and value.get("kind") in KINDS:
-        return dict(value)
+        return {name: part for name, part in value.items() if name != BY_SEGUE}
     if review := read_review(value):
         return review
     asked = value.get("question", value) if isinstance(value, Mapping) else value
@@ -626,11 +662,7 @@ def read_question(value: Any) -> dict[str, Any]:
 
 
 def read_answer(given: object, most: int = MOST_BYTES) -> PersonsAnswer:
-    """Read a text, {"answer": text} or {"manual_finish": true}.
-
-    Raises:
-        InvalidAnswer: it is none of them, empty, or too long.
-    """
+    """Read a text, {"answer": text} or {"manual_finish": true}."""
     if isinstance(given, PersonsAnswer):
         return given
     if isinstance(given, str):
@@ -653,9 +685,6 @@ def read_results(given: object, calls: Sequence[Mapping[str, Any]]) -> dict[str,
     """The results of calls by their ids: {"results": {id: text}}, or an answer, which is the result of the first call.
 
     A call that was not carried out has None: those of `manual_finish`.
-
-    Raises:
-        InvalidAnswer: they are not of these calls, or one is not text, empty, or too long.
     """
     ids = [call["id"] for call in calls]
     if not isinstance(given, Mapping) or "results" not in given:

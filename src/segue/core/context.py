@@ -2,9 +2,9 @@
 
 import time
 import uuid
-from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from asyncio import AbstractEventLoop, Timeout, get_running_loop, timeout
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -12,9 +12,9 @@ from typing import Any, Literal, NewType, NoReturn, Protocol
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from .agents import Agent
+from .agents import Agent, AgentTool
 from .approval import Grant
-from .calls import Executor, Ledger, Tool
+from .calls import CallKey, CallResult, Executor, Ledger, Tool
 from .conversation import Participants
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
@@ -22,6 +22,7 @@ from .message import Attachment, ReplyOptions
 from .models import Model, Renderings, SentPrompts, Usage
 from .provenance import SourcedText, SourceKind
 from .spend import Spending
+from .task import ANYBODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,7 @@ class RunContext(BaseModel):
     mode: str = Field(
         default="", description="direct, react, plan, plan_react, lifecycle, controller or auto; empty: the agent's own"
     )
-    user_id: str = Field(default="default", description="whose preferences apply")
+    user_id: str = Field(default=ANYBODY, description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
     language: Literal["", "zh", "en"] = Field(default="", description="zh or en; empty: that of the message")
     _given_agent: GivenAgent | None = PrivateAttr(default=None)
@@ -186,7 +187,7 @@ class Agents(Protocol):
     def accepted(self, agent: Agent, override: str = "") -> Collection[str]: ...
 
 
-async def _no_notes(task_id: str) -> Sequence[str]:
+async def _no_entries(of: str) -> Sequence[Any]:
     return ()
 
 
@@ -202,15 +203,36 @@ async def _no_files(digest: str) -> bytes:
     raise FileUnavailable("missing", digest)
 
 
-async def _no_permissions(agent_id: str) -> Sequence[Grant]:
-    return ()
-
-
 async def _not_recorded(source: str, events: Sequence[dict[str, Any]]) -> None: ...
 
 
 def _unchanged(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(event) for event in events]
+
+
+@dataclass
+class ModelCalls:
+    """The model calls of a run that are under way. A stop ends them at once, since they have no effect."""
+
+    stopped: bool = False
+    _limits: set[Timeout] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[Timeout]:
+        """Make a call, which a TimeoutError ends after these seconds, or when the run is stopped."""
+        async with timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield limit
+            finally:
+                self._limits.discard(limit)
+
+    def stop(self) -> None:
+        """End the calls; no other one begins."""
+        self.stopped = True
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(0)
 
 
 @dataclass(kw_only=True)
@@ -230,11 +252,13 @@ class Services:
     clock: Callable[[], float] = time.time
     began: float = 0.0
     """When this run began, by the clock."""
-    notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
+    notes: Callable[[str], Awaitable[Sequence[str]]] = _no_entries
     """What a person added to the unfinished task, oldest first."""
+    subtasks: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]] = _no_entries
+    """The subtasks that were added to a lifecycle run from outside, oldest first."""
     said: Callable[[], Awaitable[Sequence[PromptText] | None]] = _nothing_known
     """The messages of the session and what was added to them; None where nothing remembers them."""
-    permissions: Callable[[str], Awaitable[Sequence[Grant]]] = _no_permissions
+    permissions: Callable[[str], Awaitable[Sequence[Grant]]] = _no_entries
     """The calls of an agent that a person allowed in this task or session."""
     files: Callable[[str], Awaitable[bytes]] = _no_files
     """The content of a message's file, by its digest."""
@@ -242,14 +266,19 @@ class Services:
     """Whether a pause is requested."""
     cancelled: Callable[[], bool] = lambda: False
     """Whether the task is being cancelled."""
+    model_calls: ModelCalls = field(default_factory=ModelCalls)
     announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
     """A node's durable events as they are stored: a part of a task says which one it is."""
     record: Callable[[str, Sequence[dict[str, Any]]], Awaitable[None]] = _not_recorded
     """Stores durable events of a node that still runs, those of one source once; without the app they are left out."""
+    earlier: Sequence[Any] = ()
+    """The messages of the session before the task's, of which a mode is given those that fit."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict)
     """Those that the task's client carries out."""
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)
     """What the task's message asks of its reply."""
+    agent_calls: "AgentCalls | None" = None
+    """Carries out the calls of tools that are agents; None: they need the app."""
     spending: Spending | None = None
     """The limits of what its model calls may use; None: there are none."""
     prompts: SentPrompts = field(default_factory=SentPrompts)
@@ -284,6 +313,25 @@ class Services:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The part that a call of an agent has of what is left of its caller's budget.
+
+    `calls` were decided together and have no result, this one among them: each has its place in the budget. Of those
+    that run together this one is number `place` from 0, and has one of `parts`. All of that follows from the state, so
+    that a call which is made again has the same.
+    """
+
+    calls: Collection[CallKey] = ()
+    place: int = 0
+    parts: int = 1
+
+    def of(self, left: int) -> int:
+        """The calls that are its own of so many."""
+        whole, more = divmod(max(left, 0), self.parts)
+        return whole + (self.place < more)
+
+
+@dataclass(frozen=True)
 class Surrounding:
     """The task around foreign code (a tool, or a graph of one's own).
 
@@ -294,6 +342,10 @@ class Surrounding:
     outer: "Services"
     """Those of the node that runs it."""
     loop: AbstractEventLoop
+    later: bool = False
+    """Whether the result of a call may come with a later call."""
+    share: Share = Share()
+    """That of the call."""
 
 
 SURROUNDING: ContextVar[Surrounding | None] = ContextVar("segue_surrounding", default=None)
@@ -301,13 +353,47 @@ SURROUNDING: ContextVar[Surrounding | None] = ContextVar("segue_surrounding", de
 
 
 @contextmanager
-def surrounding(context: AppContext, outer: "Services") -> Iterator[None]:
+def surrounding(context: AppContext, outer: "Services", later: bool = False, share: Share = Share()) -> Iterator[None]:
     """Run a tool or a graph of somebody else: Segue's graphs in it have the context, on this loop."""
-    before = SURROUNDING.set(Surrounding(context, outer, get_running_loop()))
+    before = SURROUNDING.set(Surrounding(context, outer, get_running_loop(), later, share))
     try:
         yield
     finally:
         SURROUNDING.reset(before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCall:
+    """A call of a tool that is another agent.
+
+    `ask` gives the answer to what the agent asks, once there is one; until then it interrupts the graph. `ids` are
+    those of events about the call, and `source` is what its event is stored under.
+    """
+
+    agent: AgentTool
+    message: str
+    key: str
+    """The call's idempotency key."""
+    index: int
+    ids: Mapping[str, Any]
+    source: str
+    services: Services
+    ask: Callable[[Any], Any]
+    later: bool = False
+    """Whether to return as soon as the task has begun: a later call `joins` it."""
+    joins: str = ""
+    """The task that a call in the background began, whose result this call gives."""
+    share: Share = Share()
+
+
+class AgentCalls(Protocol):
+    """What carries out the calls of a task whose tools are agents."""
+
+    async def call(self, call: AgentCall) -> CallResult: ...
+
+    async def ended(self, task_ids: Collection[str]) -> Collection[str]:
+        """Those of the tasks in the background that have ended."""
+        ...
 
 
 class Closed:

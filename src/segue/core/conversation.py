@@ -19,6 +19,7 @@ from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .errors import Clause, ConfigurationError, UnknownTool, UnknownWorkflow, listed
 from .models import is_local
 from .records import Json
+from .task import ANYBODY
 
 if TYPE_CHECKING:
     from .calls import Tool
@@ -91,7 +92,7 @@ class ConversationConfig(BaseModel):
     user_mode: str = "dummy_user"
     """dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, or your own as module:attribute."""
     bot_mode: str = "dummy_bot"
-    """dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, or your own as module:attribute."""
+    """dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, main_bot, segue:MODE, or your own module:attribute."""
     bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0, le=MOST_COUNT)
     """Calls that the bot may make in one turn."""
     api_mode: str = "dummy_api"
@@ -114,6 +115,10 @@ class ConversationConfig(BaseModel):
 
     workflow: str = ""
     """The name of a shipped workflow, or a file."""
+    workflows: Items[str] = ()
+    """Further workflows: `main_bot` chooses among all of them, and hands over."""
+    reference: str = ""
+    """The log of a conversation whose turns this one is forced to; what the bot would do otherwise is kept."""
     scenario: str = ""
     """The name of one of the workflow's personas."""
     persona: str = ""
@@ -176,11 +181,7 @@ _DOCUMENTED = ("conversation_turn_limit", "user_mode", "bot_mode", "bot_action_l
 
 
 def load_config(path: str | Path, **overrides: Any) -> ConversationConfig:
-    """Read a configuration from a TOML or YAML file; overrides that are not None take precedence.
-
-    Raises:
-        ConfigurationError: naming the file and what is wrong.
-    """
+    """Read a configuration from a TOML or YAML file; overrides that are not None take precedence."""
     file = Path(path)
     try:
         table = _parsed(file)
@@ -193,11 +194,7 @@ def load_config(path: str | Path, **overrides: Any) -> ConversationConfig:
 
 
 def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig:
-    """A configuration from values by name; None means the default.
-
-    Raises:
-        ConfigurationError: naming the source, the field and what is wrong.
-    """
+    """A configuration from values by name; None means the default."""
     try:
         return ConversationConfig(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
@@ -515,7 +512,7 @@ class Setting:
     config: ConversationConfig
     services: "Services"
     agent: Agent
-    user_id: str = "default"
+    user_id: str = ANYBODY
     """The user of the conversation's task."""
     model: str = ""
     argument: str = ""
@@ -545,7 +542,6 @@ class Table(Generic[Made]):
         return sorted({*self._own, *(self._beneath.names if self._beneath else ())})
 
     def find(self, name: str) -> Factory[Made] | None:
-        """The factory of that name."""
         return self._own.get(name) or (self._beneath.find(name) if self._beneath else None)
 
 
@@ -569,11 +565,7 @@ class Restrictions:
     """Bytes of the configuration as JSON."""
 
     def check(self, config: ConversationConfig) -> None:
-        """Refuse a workflow or a model that may not be named, and what is over a limit.
-
-        Raises:
-            ConfigurationError: naming it.
-        """
+        """Refuse a workflow or a model that may not be named, and what is over a limit."""
         for name, most in self.limits.items():
             if (value := getattr(config, name)) > most:
                 raise ConfigurationError(
@@ -588,8 +580,11 @@ class Restrictions:
                 size=size,
                 most=self.most_bytes,
             )
-        if config.workflow and self.workflows is not None and config.workflow not in self.workflows:
-            raise UnknownWorkflow(config.workflow, sorted(self.workflows))
+        for workflow in filter(None, (config.workflow, *config.workflows)):
+            if self.workflows is not None and workflow not in self.workflows:
+                raise UnknownWorkflow(workflow, sorted(self.workflows))
+        if config.reference and self.workflows is not None:
+            raise ConfigurationError("A reference is a file of whoever runs the service: use segue simulate.")
         for model in (config.user_model, config.bot_model, config.api_model):
             if is_local(model) and not self.local_models:
                 raise ConfigurationError(
@@ -602,11 +597,7 @@ class Restrictions:
         return self.modules is None or name.partition(":")[0] in self.modules
 
     def check_tools(self, names: Iterable[str]) -> None:
-        """Refuse a tool set that may not be named.
-
-        Raises:
-            UnknownTool: listing those that may.
-        """
+        """Refuse a tool set that may not be named."""
         for name in names:
             if not self.may_import(name) if ":" in name else self.tools is not None and name not in self.tools:
                 raise UnknownTool(name, sorted(self.tools or ()))
@@ -643,15 +634,12 @@ def factory_of(
     """The factory that a mode names, in the first table that has it, and the mode's argument.
 
     A mode may also be `module:attribute`, unless the restrictions forbid it.
-
-    Raises:
-        ConfigurationError: listing the names there are.
     """
     name, _, argument = mode.partition(":")
     for table in tables:
         if factory := table.find(name):
             return factory, argument
-    kind, known = Clause(tables[0].kind), listed(_names(tables))
+    kind, known = Clause(tables[0].kind), listed(sorted({name for table in tables for name in table.names}))
     if not argument or name.startswith(".") or not restrictions.may_import(mode):
         raise ConfigurationError('There is no {kind} "{mode}"; use one of: {known}.', kind=kind, mode=mode, known=known)
     try:
@@ -672,11 +660,7 @@ COMPLETIONS: list[Callable[[ConversationConfig], ConversationConfig]] = []
 
 
 def completed(config: ConversationConfig) -> ConversationConfig:
-    """The configuration with what its workflow says, wherever it says nothing itself.
-
-    Raises:
-        ConfigurationError: it names what is not there.
-    """
+    """The configuration with what its workflow says, wherever it says nothing itself."""
     for complete in COMPLETIONS:
         config = complete(config)
     return config
@@ -686,11 +670,7 @@ _OUTPUTS: Mapping[Role, type] = {Role.USER: UserOutput, Role.BOT: BotOutput, Rol
 
 
 def build(mode: str, factory: Factory[Made], setting: Setting, conversation: Conversation) -> Made:
-    """A participant by its factory.
-
-    Raises:
-        ConfigurationError: the factory takes other arguments, or what it gives has no `process` that can be called.
-    """
+    """A participant by its factory."""
     kinds = {"role": Clause(setting.role.value.lower()), "mode": mode}
     own: Mapping[str, Any] = {"cfg": setting.config, "conv": conversation}
     named = {name: value for name, value in own.items() if name in _parameters(factory)}
@@ -740,11 +720,7 @@ def _arguments_of(process: Callable[..., Any], role: Role, conversation: Convers
 
 
 async def output_of(participant: Participant[Output], role: Role, mode: str, conversation: Conversation) -> Output:
-    """What a participant says or does; a plain function runs in a thread.
-
-    Raises:
-        ConfigurationError: it gives something else than the role's output.
-    """
+    """What a participant says or does; a plain function runs in a thread."""
     process: Callable[..., Any] = participant.process
     arguments = _arguments_of(process, role, conversation) or ()
     given = process(*arguments) if iscoroutinefunction(process) else await asyncio.to_thread(process, *arguments)
@@ -767,11 +743,7 @@ def specs_of(api: API | RunsTools) -> Sequence[Mapping[str, Any]] | None:
 
 
 def check_specs(mode: str, api: API | RunsTools) -> None:
-    """Refuse an API whose `specs` are not functions in OpenAI's format.
-
-    Raises:
-        ConfigurationError.
-    """
+    """Refuse an API whose `specs` are not functions in OpenAI's format."""
     specs: Any = specs_of(api)
     if specs is not None and not (isinstance(specs, list | tuple) and all(map(_is_spec, specs))):
         raise ConfigurationError(
@@ -786,7 +758,3 @@ def _is_spec(spec: Any) -> bool:
     if not isinstance(function, Mapping) or not isinstance(function.get("parameters", {}), Mapping):
         return False
     return isinstance(name := function.get("name"), str) and bool(name)
-
-
-def _names(tables: Iterable[Table[Any]]) -> list[str]:
-    return sorted({name for table in tables for name in table.names})

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -133,9 +134,13 @@ class CodeMarks:
 
 def begun_mark(text: str, marks: Iterable[str]) -> int:
     """How many characters at the end of a text may be the beginning of one of the marks."""
-    end = text[-LONGEST:].lower()
-    known = tuple(marks)
-    return next((n for n in range(len(end), 0, -1) if any(mark.startswith(end[-n:]) for mark in known)), 0)
+    end, known = text[-LONGEST:].lower(), _beginnings(tuple(marks))
+    return next((n for n in range(len(end), 0, -1) if end[-n:] in known), 0)
+
+
+@cache
+def _beginnings(marks: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(mark[:n] for mark in marks for n in range(1, len(mark) + 1))
 
 
 # The decision of one recursion.
@@ -147,13 +152,14 @@ class ActionType(StrEnum):
     CALL_TOOL = "CALL_TOOL"
     PLAN = "PLAN"
     REMEND = "REMEND"
+    CLARIFY = "CLARIFY"
     ANSWER = "ANSWER"
     REFLECT = "REFLECT"
 
 
 _STATUS_WORDS = {"completed": "done", "complete": "done", "in_progress": "running", "failed": "error"}
-SYNONYMS = {"RE_PLAN": "PLAN", "REPLAN": "PLAN", "FINISH": "ANSWER"}
-_OFFERED = [kind.value for kind in ActionType if kind is not ActionType.REFLECT]
+SYNONYMS = {"RE_PLAN": "PLAN", "REPLAN": "PLAN", "FINISH": "ANSWER", "ASK_USER": "CLARIFY"}
+_OFFERED = [kind.value for kind in ActionType if kind not in (ActionType.CLARIFY, ActionType.REFLECT)]
 
 
 class RequestedCall(BaseModel):
@@ -198,6 +204,8 @@ class Decision(BaseModel):
     plan: tuple[Step, ...] = ()
     notes: str = ""
     diagnosis: str = ""
+    question: str = ""
+    choices: tuple[str, ...] = ()
     answer: str = ""
     step_id: str = ""
     step_status_update: tuple[StepStatusUpdate, ...] = ()
@@ -228,6 +236,8 @@ class Decision(BaseModel):
                 return {"plan": plan, "notes": self.notes}
             case ActionType.REMEND:
                 return {"diagnosis": self.diagnosis} | ({"tool_calls": calls} if calls else {"plan": plan})
+            case ActionType.CLARIFY:
+                return {"question": self.question} | ({"choices": [*self.choices]} if self.choices else {})
             case ActionType.ANSWER:
                 return {"answer": self.answer}
             case ActionType.REFLECT:
@@ -260,11 +270,7 @@ def holds_object(text: str) -> bool:
 
 
 def read_object(text: str, *keys: str) -> dict[str, Any]:
-    """The first JSON object in a reply.
-
-    Raises:
-        UnreadableReply: as `find_object`.
-    """
+    """The first JSON object in a reply."""
     return find_object(text, *keys)[0]
 
 
@@ -272,10 +278,6 @@ def find_object(text: str, *keys: str) -> tuple[dict[str, Any], str]:
     """The first JSON object in a reply and its text; thoughts, code fences and prose are passed over.
 
     With `keys`, those of what the reply decides, another object that has one of them may only repeat the first one.
-
-    Raises:
-        UnreadableReply: there is no object, it is cut or broken, it continues after its last brace, or the reply
-            decides two different things.
     """
     start, broken, begun = 0, 0, _Objects(keys)
     if LEAKED.match(text) and not CLOSING.search(text):
@@ -321,7 +323,7 @@ class _Objects:
         if found and self._first is None:
             self._first = found, text[start:end]
         elif found and not found.keys().isdisjoint(self._keys):
-            self._is_ambiguous |= _decided(found) != _decided(self._known)
+            self._is_ambiguous |= _render_decision(found) != _render_decision(self._known)
         self._is_empty |= not found
         return end
 
@@ -350,7 +352,7 @@ class _Objects:
         raise self._refusal or UnreadableReply("The reply holds no JSON object: {text!r}.", text=text.strip()[:200])
 
 
-def _decided(envelope: Mapping[str, Any]) -> str:
+def _render_decision(envelope: Mapping[str, Any]) -> str:
     """What an object decides, whatever it says of that."""
     kept = {name: value for name, value in envelope.items() if name not in ("observe", "thought")}
     return json.dumps(kept, sort_keys=True)
@@ -368,6 +370,16 @@ def _end_of_braces(text: str, start: int) -> int:
 
 MAX_DEPTH = 100
 """How deep a value may be nested that a model writes: stores and streams take little more than twice as much."""
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def storable_text(text: str) -> str:
+    """The text with surrogate pairs joined, and U+FFFD in the place of lone surrogates."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def check_storable(value: Any) -> None:
@@ -388,11 +400,7 @@ def check_storable(value: Any) -> None:
 
 
 def decode(text: str) -> Decision:
-    """Read a reply of the json protocol, in the source's envelope or its flat form.
-
-    Raises:
-        UnreadableReply: saying what is wrong, so that the model can correct it.
-    """
+    """Read a reply of the json protocol, in the source's envelope or its flat form."""
     envelope = read_object(text, "action")
     action = envelope.get("action")
     if not isinstance(action, dict):
@@ -440,7 +448,7 @@ def _output(given: Any, kind: ActionType) -> dict[str, Any]:
     return {}
 
 
-_SAID_IN = {ActionType.ANSWER: "answer", ActionType.REFLECT: "summary"}
+_SAID_IN = {ActionType.ANSWER: "answer", ActionType.CLARIFY: "question", ActionType.REFLECT: "summary"}
 
 
 def _inside(text: str) -> Any:
@@ -476,8 +484,23 @@ def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(answer, str) or not answer.strip():
                 raise UnreadableReply('An ANSWER needs a non-empty "answer" in its output.')
             return {"answer": answer}
+        case ActionType.CLARIFY:
+            return read_clarification(output)
         case ActionType.REFLECT:
             return {"notes": str(output.get("summary") or "")}
+
+
+def read_clarification(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The `question` for the user, and its `choices`, each once.
+
+    Raises:
+        UnreadableReply: there is no question.
+    """
+    question, choices = given.get("question"), given.get("choices")
+    if not isinstance(question, str) or not question.strip():
+        raise UnreadableReply('A question to the user needs a non-empty "question".')
+    texts = [each.strip() for each in choices if isinstance(each, str)] if isinstance(choices, list) else []
+    return {"question": question.strip(), "choices": tuple(dict.fromkeys(filter(None, texts)))}
 
 
 _CALL = '{"function": {"name", "arguments"}}'
@@ -511,9 +534,6 @@ def read_arguments(name: str, given: Any) -> dict[str, Any]:
 
     Nothing, null and an empty list are no arguments. An object that is fenced, written twice, or followed by anything
     that is no other object counts.
-
-    Raises:
-        UnreadableReply: they are no JSON object, or two different ones.
     """
     try:
         value = _object_in(given) if isinstance(given, str) else given
@@ -609,11 +629,7 @@ MOST_NAME_CHARS = 256
 
 
 def call_name(given: str) -> str:
-    """The name of a call, as the ledger can hold it.
-
-    Raises:
-        UnreadableReply: there is none, or it cannot be the name of a tool.
-    """
+    """The name of a call, as the ledger can hold it."""
     name = given.strip()
     if not name:
         raise UnreadableReply("A tool call of the reply has no name, so nothing was run: name the tool.")
@@ -625,11 +641,7 @@ def call_name(given: str) -> str:
 
 
 def read_steps(given: Any) -> tuple[Step, ...]:
-    """Steps from a list of objects or sentences, or from a numbered text.
-
-    Raises:
-        UnreadableReply: there are none.
-    """
+    """Steps from a list of objects or sentences, or from a numbered text."""
     if isinstance(given, str):
         listed = _inside(given)
         given = listed if isinstance(listed, list) else lines_of(given)

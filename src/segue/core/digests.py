@@ -8,58 +8,44 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .agents import Agent
+from .agents import SAME_VERSION, Agent
 from .calls import Tool
 
 LENGTH = 12
 """Hexadecimal digits of a digest."""
 
-_ELSEWHERE = {
-    "a2a",
-    "agent_id",
-    "allow",
-    "approvals",
-    "approve",
-    "approvers",
-    "description",
-    "base_url",
-    "api_key",
-    "habits",
-    "hidden",
-    "auto",
-    "model",
-    "mcp",
-    "not_by_asker",
-    "older",
-    "on_secret",
-    "on_upgrade",
-    "prices",
-    "secret",
-    "suggestions",
-    "tools",
-    "trusted",
-    "version",
+_APART = {
+    *("a2a", "allow", "approvals", "approve", "approvers", "hidden", "mcp", "model", "not_by_asker", "on_secret"),
+    *("ask_user", "review_plan", "secret", "tools", "trusted"),
 }
-"""What a task does not depend on, may differ between machines, or is digested in another form."""
+"""Fields of an agent that `agent_digest` has in a form of their own."""
+_SAME = {name for name, field in Agent.model_fields.items() if SAME_VERSION in field.metadata}
+_UNSEEN = {"agent_id", "api_key", "base_url", "older", "version"}
+"""Fields that say which agent it is and how its model is reached, and not what it does."""
 _OF_REMOTE = {"name", "description", "read_only", "needs_approval"}
 
 
 def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> str:
     """Identify what an agent's tasks depend on: its prompt, mode and options, and its tools' schemas and marks.
 
-    `names` are the tool sets of Segue's own, which are the same everywhere. Keys and addresses are left out.
+    A field of `Agent` counts unless it is marked as SAME_VERSION. `names` are the tool sets of Segue's own, which are
+    the same everywhere. Keys, addresses and limits are left out.
     """
     definition = {
-        "options": agent.model_dump(exclude=_ELSEWHERE),
+        "options": agent.model_dump(exclude=_SAME | _APART),
         "model": agent.model if isinstance(agent.model, str | None) else type(agent.model).__name__,
         "sets": sorted(names),
         "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
         **({"approve": agent.approve} if agent.approve else {}),
         **({"approvers": _terms_of(agent)} if any(_terms_of(agent)) else {}),
+        **({} if agent.ask_user else {"ask_user": False}),
+        **({"review_plan": agent.review_plan} if agent.review_plan else {}),
         **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
         **({"allow": [rule.model_dump() for rule in agent.allow]} if agent.allow else {}),
         **({"secret": sorted(agent.secret), "on_secret": agent.on_secret} if agent.secret else {}),
         **({"hidden": agent.hidden} if agent.hidden else {}),
+        **({"agents": [each.model_dump() for each in agent.agent_tools]} if agent.agent_tools else {}),
+        **({"response": agent.answer_schema} if agent.answer_schema else {}),
         **({"a2a": [remote.model_dump(include=_OF_REMOTE) for remote in agent.a2a]} if agent.a2a else {}),
         "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
     }
@@ -69,10 +55,29 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
 
 def agent_changes(old: Agent, new: Agent, old_tools: Iterable[Tool], new_tools: Iterable[Tool]) -> list[str]:
     """What a task depends on that differs between two definitions: fields of `Agent`, and tools by their names."""
-    before, after = (agent.model_dump(exclude=_ELSEWHERE - {"model", "mcp", "a2a"}) for agent in (old, new))
+    left_out = _SAME | _APART - {"a2a", "ask_user", "mcp", "model", "review_plan"}
+    before, after = (agent.model_dump(exclude=left_out) for agent in (old, new))
     was, now = ({tool.name: _described(tool) for tool in tools} for tools in (old_tools, new_tools))
     fields = [name for name in before if before[name] != after[name]]
     return [*fields, *(f"tools.{name}" for name in {**was, **now} if was.get(name) != now.get(name))]
+
+
+def definition_changes(old: Agent, new: Agent, old_tools: Iterable[Tool], new_tools: Iterable[Tool]) -> list[str]:
+    """All that differs between two definitions, with what makes no other version, such as the budget."""
+    was, now = ({tool.name: _defined(tool) for tool in tools} for tools in (old_tools, new_tools))
+    left_out = _UNSEEN | _APART - {"allow", "ask_user", "model", "on_secret", "review_plan"}
+    fields = [name for name in Agent.model_fields if name not in left_out]
+    changed = [name for name in fields if _plain(getattr(old, name)) != _plain(getattr(new, name))]
+    return [*changed, *(f"tools.{name}" for name in {**was, **now} if was.get(name) != now.get(name))]
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is compared; an object, such as a model, by its kind."""
+    return str(type(value)) if hasattr(value, "invoke") else value
+
+
+def _defined(tool: Tool) -> dict[str, Any]:
+    return {**_described(tool), "defaults": tool.spec.get("segue", {}).get("defaults", {})}
 
 
 def tool_digest(tool: Tool) -> str:
@@ -81,7 +86,7 @@ def tool_digest(tool: Tool) -> str:
     while isinstance(origin, partial):
         origin = origin.func
     source = [_module_of(origin), getattr(origin, "__qualname__", "")]
-    definition = {**_described(tool), "source": source, "defaults": tool.spec.get("segue", {}).get("defaults", {})}
+    definition = {**_defined(tool), "source": source}
     return sha256(json.dumps(definition, sort_keys=True, default=str).encode()).hexdigest()[:LENGTH]
 
 

@@ -1,19 +1,18 @@
-"""Settings of the environment: variables that hold numbers, packages of extras, and names of databases."""
+"""Settings of the environment: variables that hold numbers, packages of extras, names of databases, and folders."""
 
+import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from .errors import ConfigurationError, MissingExtra
+from .variables import masked
 
 
 def whole_number(environ: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """The number in an environment variable; the default where it is empty or not set.
-
-    Raises:
-        ConfigurationError: it is not a whole number of at least `least`.
-    """
+    """The number in an environment variable; the default where it is empty or not set."""
     text = environ.get(name, "").strip()
     if not text:
         return default
@@ -24,12 +23,22 @@ def whole_number(environ: Mapping[str, str], name: str, default: int, least: int
     return int(text)
 
 
-def need_extra(what: str, extra: str, *packages: str) -> None:
-    """Check that the packages of an extra are installed.
+def log_format(environ: Mapping[str, str], *, is_terminal: bool) -> str:
+    """How logs are written: `text` for people, or `json`, an object a line; SEGUE_LOG_FORMAT decides, if it is set.
 
     Raises:
-        MissingExtra: naming the extra that `what` needs.
+        ConfigurationError: it is neither.
     """
+    asked = environ.get("SEGUE_LOG_FORMAT", "").strip()
+    if asked not in ("", "text", "json"):
+        raise ConfigurationError(
+            "SEGUE_LOG_FORMAT is '{asked}': set it to text or json, or leave it out.", asked=asked[:40]
+        )
+    return asked or ("text" if is_terminal else "json")
+
+
+def need_extra(what: str, extra: str, *packages: str) -> None:
+    """Check that the packages of an extra are installed."""
     try:
         installed = all(map(find_spec, packages))
     except ModuleNotFoundError:  # not even the package that one is part of
@@ -63,11 +72,21 @@ def without_password(database: str) -> str:
 
 
 def address_without_secrets(url: str) -> str:
-    """An address without its user, password and query, for messages."""
+    """An address without its user, password, query and variables of an agents file, for messages."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(masked(url))
     except ValueError:
         return "…"
     host = parts.netloc.rpartition("@")[2]
     scheme = f"{parts.scheme}:" if parts.scheme else ""
     return f"{scheme}//{host}{parts.path}" if host else parts.path.rpartition("@")[2]
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries, such as a rename, to the disk, where the system supports it."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

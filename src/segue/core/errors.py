@@ -2,7 +2,8 @@
 
 SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long, or a file of it cannot be sent: send another
-│   └── InvalidReplyOption  something that a message asks of its reply cannot be done: leave it out
+│   ├── InvalidReplyOption  something that a message asks of its reply cannot be done: leave it out
+│   └── UnsupportedFile     the model does not read files of that type: leave it out
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
@@ -12,8 +13,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   └── ModelUnreachable · ModelRefused · UnreadableReply
 ├── MemoryUnavailable       a memory file cannot be read or written: the controller sees why
-│   └── InvalidMemory · UnknownMemory
-├── InvalidPlan · IllegalTransition · AppClosed · OtherProcess
+│   └── InvalidMemory · UnknownMemory · UnknownFact
+├── InvalidPlan · IllegalTransition · AppClosed · LedgerClosed · OtherProcess
 ├── TaskError
 │   ├── UnknownTask · UnknownThread · UnknownSchedule · NothingStored · AmbiguousTask
 │   ├── UnknownSnapshot     the session has no snapshot of that id
@@ -36,7 +37,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from .variables import masked
+
 # Parts of an error's sentence that have a translation of their own.
+
+
+def _as_shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sentence, without those of an agents file's variables."""
+    shown = dict(values)
+    for name, value in values.items():
+        if isinstance(value, str) or (isinstance(value, Exception) and not isinstance(value, SegueError)):
+            shown[name] = masked(str(value))
+    return shown
 
 
 class Clause:
@@ -44,7 +56,7 @@ class Clause:
 
     def __init__(self, template: str, /, **values: object) -> None:
         self.template = template
-        self.values = values
+        self.values = _as_shown(values)
 
     def __str__(self) -> str:
         return self.template.format(**self.values) if self.values else self.template
@@ -66,9 +78,9 @@ class SegueError(RuntimeError):
     """
 
     def __init__(self, template: str = "", /, **params: object) -> None:
-        super().__init__(template.format(**params) if params else template)
-        self.template = template
-        self.params = params
+        super().__init__(masked(template.format(**params) if params else template))
+        self.template = template if params else masked(template)
+        self.params = _as_shown(params)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -88,11 +100,22 @@ class InvalidReplyOption(InvalidMessage):
         return str(self.params["option"])
 
 
+class UnsupportedFile(InvalidMessage):
+    """A file of the message has a type that its model does not read."""
+
+
 class AppClosed(SegueError):
     """The app was used after it was closed."""
 
     def __init__(self) -> None:
         super().__init__("The app is closed: use it inside `async with segue.open()`, or open it again.")
+
+
+class LedgerClosed(SegueError):
+    """A graph made a tool call through a ledger that was closed; the tool did not run."""
+
+    def __init__(self) -> None:
+        super().__init__("The ledger is closed, and the tool did not run: run the graph before close().")
 
 
 class OtherProcess(SegueError):
@@ -278,6 +301,15 @@ class UnknownMemory(MemoryUnavailable):
 
     def __init__(self, name: str) -> None:
         super().__init__("There is no memory file '{name}'; `segue memory` lists them.", name=name[:200])
+
+
+class UnknownFact(MemoryUnavailable):
+    """Nothing of that key is remembered of the user."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            "Nothing is remembered under the key '{key}'; `segue memory facts` lists the keys.", key=key[:200]
+        )
 
 
 class IllegalTransition(SegueError):

@@ -35,7 +35,7 @@ class BaseEvent(Public):
     @property
     def data(self) -> dict[str, Any]:
         """What is particular to this type of event: every field that is no id."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _IDS}
+        return {name: getattr(self, name) for name in _data_names(type(self))}  # type: ignore[arg-type]  # of instances
 
     def json(self) -> dict[str, Any]:
         """The public form: the ids at the top, the rest under `data`."""
@@ -45,6 +45,11 @@ class BaseEvent(Public):
 
 
 _IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent_id", "seq", "timestamp"})
+
+
+@cache
+def _data_names(kind: type[BaseEvent]) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(kind) if each.name not in _IDS)
 
 
 # Deltas: streamed while they are written, never stored one by one.
@@ -124,13 +129,18 @@ class Waiting(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStarted(BaseEvent):
-    """A message was accepted. `effects` are the tools of its agent and mode that were not marked read-only."""
+    """A message was accepted.
+
+    `effects` are the tools of its agent and mode that were not marked read-only, `agent_mode` is the mode that its
+    agent has where the message names none.
+    """
 
     type: Literal["task_started"] = "task_started"
     message: str
     agent_id: str
     model: str
     effects: list[str] | None = None
+    agent_mode: str | None = None
 
 
 class ModeReason(StrEnum):
@@ -182,11 +192,15 @@ class PauseReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Paused(BaseEvent):
-    """The task stopped at a boundary and can be resumed; `forked`: this is where a fork of it begins."""
+    """The task stopped at a boundary and can be resumed; `forked`: this is where a fork of it begins.
+
+    `partial` is the part of its answer that was written.
+    """
 
     type: Literal["paused"] = "paused"
     reason: str = ""
     forked: bool = False
+    partial: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +293,21 @@ class CallPermitted(BaseEvent):
     index: int
     name: str
     scope: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCalled(BaseEvent):
+    """The call of a tool that is an agent began the task `called_task_id` of that agent, in a session of its own.
+
+    `index` is the call's place in its round, as in `tool_call`; with `background` its result arrives later.
+    """
+
+    type: Literal["agent_called"] = "agent_called"
+    index: int
+    name: str
+    agent_id: str
+    called_task_id: str
+    background: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,6 +414,11 @@ class ModelCalled(BaseEvent):
     reply: dict[str, Any] = field(default_factory=dict)
     prompt_chars: int = 0
     prefix_chars: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is an error in place of the reply."""
+        return "error" in self.reply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -562,6 +596,7 @@ RoundEvent = (
     | ApprovalGiven
     | PermissionGranted
     | CallPermitted
+    | AgentCalled
     | RoundStart
     | BranchStart
     | BranchEnd

@@ -102,7 +102,7 @@ Interface = Annotated[Any, AfterValidator(_interface)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
 
 class ControllerConfig(_Frozen):
@@ -284,11 +284,7 @@ BranchConfig.model_rebuild()
 
 
 def early_exit(given: object) -> EarlyExit:
-    """What a hook returned in place of a round.
-
-    Raises:
-        ConfigurationError: it is neither an `EarlyExit` nor a mapping with result, summary and status.
-    """
+    """What a hook returned in place of a round."""
     if isinstance(given, EarlyExit):
         return given
     if not isinstance(given, Mapping) or given.get("status", "unfinished") not in ("finished", "unfinished"):
@@ -301,11 +297,7 @@ def early_exit(given: object) -> EarlyExit:
 
 
 def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
-    """A configuration, read from a table where it is one.
-
-    Raises:
-        ConfigurationError: naming the field that is wrong.
-    """
+    """A configuration, read from a table where it is one."""
     if isinstance(given, FlowConfig):
         return given
     try:
@@ -319,15 +311,11 @@ def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
             name=name,
             place=f"{where}: " if where else "",
             reason=first["msg"].removeprefix("Value error, "),
-        ) from error
+        ) from None
 
 
 def load_flows(path: str | Path) -> dict[str, FlowConfig]:
-    """The flows of an agents file, each a mode of its name: a `[flows.NAME]` table each, fields as in `FlowConfig`.
-
-    Raises:
-        ConfigurationError: naming the flow and the field that is wrong.
-    """
+    """The flows of an agents file, each a mode of its name: a `[flows.NAME]` table each, fields as in `FlowConfig`."""
     tables = read_file(Path(path)).get("flows", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigurationError("The flows of {path} are not tables: write [flows.NAME].", path=path)
@@ -336,11 +324,7 @@ def load_flows(path: str | Path) -> dict[str, FlowConfig]:
 
 
 def _resolved(config: FlowConfig, flows: Mapping[str, FlowConfig], outer: tuple[str, ...]) -> FlowConfig:
-    """The configuration with the flows that its branches name.
-
-    Raises:
-        ConfigurationError: there is no such flow, or one is a branch of itself.
-    """
+    """The configuration with the flows that its branches name."""
     executor = config.subflows_config.executor
     branches: dict[str, BranchConfig] = {}
     for name, branch in executor.branches.items():
@@ -365,7 +349,6 @@ def _resolved(config: FlowConfig, flows: Mapping[str, FlowConfig], outer: tuple[
 
 
 def with_branches(config: FlowConfig, branches: Mapping[str, BranchConfig]) -> FlowConfig:
-    """The configuration with other branches."""
     executor = config.subflows_config.executor.model_copy(update={"branches": dict(branches)})
     subflows = config.subflows_config.model_copy(update={"executor": executor})
     return config.model_copy(update={"subflows_config": subflows})

@@ -165,9 +165,6 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     A union's discriminator, which maps its values to references, is left out: each part of the union has the value.
     Where a definition refers to itself, the inner reference becomes a schema that accepts anything.
-
-    Raises:
-        UnusableSchema: a reference leads nowhere, or the schema would become too large or too deep.
     """
     whole: dict[str, Any] = _Inlining(schema).value(schema, (), 0)
     return whole

@@ -2,10 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, Final, Protocol
 
 from pydantic import model_validator
 
@@ -53,11 +55,7 @@ VALID_STATE_TRANSITIONS: Mapping[EngineState, frozenset[EngineState]] = {
 
 
 def next_state(old: EngineState | str, new: EngineState | str) -> EngineState:
-    """Return the new state.
-
-    Raises:
-        IllegalTransition: the table does not allow it.
-    """
+    """Return the new state."""
     if EngineState(new) not in VALID_STATE_TRANSITIONS[EngineState(old)]:
         raise IllegalTransition(str(EngineState(old)), str(EngineState(new)))
     return EngineState(new)
@@ -81,12 +79,14 @@ class EngineEventType(StrEnum):
     of them find no room in a prompt"""
     TASK_DECOMPOSED = "task_decomposed"
     """task_count, tasks: [{id, description, priority, dependencies, type, timeout}]"""
+    TASK_SPAWNED = "task_spawned"
+    """task_id, description, priority, dependencies, task_count: a task was added while the run was under way"""
     TASK_SCHEDULED = "task_scheduled"
     """task_id, priority"""
     TASK_STARTED = "task_started"
     """task_id, description"""
     TASK_COMPLETED = "task_completed"
-    """task_id, result, progress"""
+    """task_id, result, progress; added: how many tasks it added"""
     TASK_FAILED = "task_failed"
     """task_id, error, progress; skipped: whether it was not even begun; result: what it had before it failed"""
     ENGINE_PAUSED = "engine_paused"
@@ -170,9 +170,6 @@ def read_tasks(given: object) -> tuple[SubTask, ...]:
     """The tasks in a reply: {"tasks": [{id, description, priority, dependencies, type, timeout}]}, or the list alone.
 
     `steps`, `step` and `depends_on` are understood as well. Nothing is left out of what was given.
-
-    Raises:
-        InvalidPlan: with everything that is wrong with them, so that one answer can correct all of it.
     """
     if isinstance(given, Mapping):
         given = next((given[name] for name in ("tasks", "steps", "subtasks") if name in given), None)
@@ -188,6 +185,49 @@ def read_tasks(given: object) -> tuple[SubTask, ...]:
     if found:
         raise InvalidPlan("The tasks cannot be run: {why}.", why=together(found))
     return tuple(tasks)
+
+
+# Subtasks that are added while a run is under way.
+
+SPAWNED: Final = "spawned"
+"""The type of a subtask that was added to a run."""
+SPAWN: Final = "spawn_subtask"
+"""The tool that adds one, and the event that a task is sent for it."""
+
+Spawn = Callable[[Mapping[str, Any]], Awaitable[SubTask]]
+"""Adds a subtask to the run of the one that is carried out."""
+SPAWNING: ContextVar[Spawn | None] = ContextVar("segue_spawning", default=None)
+"""Set while a subtask is carried out."""
+
+
+def count_spawned(tasks: Sequence[SubTask]) -> int:
+    """How many of the tasks were added while the run was under way."""
+    return sum(task.type == SPAWNED for task in tasks)
+
+
+def spawn(tasks: Sequence[SubTask], item: Mapping[str, Any], most: int) -> SubTask:
+    """A subtask to be added to those of a run, of which `most` may be.
+
+    Raises:
+        InvalidPlan: it cannot be carried out, or as many were added already.
+    """
+    if count_spawned(tasks) >= most:
+        raise InvalidPlan(
+            "No subtask can be added: the limit is {most}. Raise the agent's budget.subtasks, or wait for the answer.",
+            most=most,
+        )
+    found: list[Clause] = []
+    added = _task({**item, "type": SPAWNED}, len(tasks) + 1, found)
+    found += [] if found else problems([*tasks, added], max_steps=MOST_TASKS)
+    if found:
+        raise InvalidPlan("The subtask cannot be added: {why}.", why=together(found))
+    return added
+
+
+def free_id(tasks: Sequence[SubTask], prefix: str = "added-") -> str:
+    """An id that none of the tasks has."""
+    taken = {task.step_id for task in tasks}
+    return next(name for name in (f"{prefix}{n}" for n in count(1)) if name not in taken)
 
 
 def _task(item: object, place: int, found: list[Clause]) -> SubTask:

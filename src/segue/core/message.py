@@ -114,11 +114,6 @@ _FORM: TypeAdapter[Attachment] = TypeAdapter(Attachment)
 
 
 def read_attachment(form: Any) -> Attachment:
-    """The attachment of its form.
-
-    Raises:
-        ValueError: it is none.
-    """
     return _FORM.validate_python(dict(form))
 
 
@@ -165,15 +160,13 @@ _OF_WHOLE = ("$schema", "$id")
 """Keywords that only a whole schema may have, where they have no effect."""
 _CALLING = ("react", "plan_react", "auto")
 """Modes in which a reply can be required to call a tool."""
+_UNPLANNED = ("direct", "lifecycle")
+"""Modes without a plan that a person could review."""
 _ONLY_OBJECTS = {"type": "object"}
 
 
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an answer, if it can be used.
-
-    Raises:
-        ValueError: it is not a JSON schema, it is too large, or it has keywords or references that are not supported.
-    """
+    """The schema of an answer, if it can be used."""
     try:
         check_storable(schema)
         text = json.dumps(schema, ensure_ascii=False).encode()
@@ -227,11 +220,7 @@ def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_choice(names: Iterable[str], client_tools: Collection[str]) -> None:
-    """Refuse a choice of tools that the request does not have.
-
-    Raises:
-        InvalidReplyOption.
-    """
+    """Refuse a choice of tools that the request does not have."""
     for name in names:
         if name not in client_tools:
             raise InvalidReplyOption(
@@ -252,11 +241,7 @@ class AnswerFormat(BaseModel):
     """Whether an endpoint that can is told to keep to the schema. The answer is checked in either case."""
 
     def read(self, text: str) -> dict[str, Any]:
-        """The object of an answer.
-
-        Raises:
-            UnreadableReply: there is none, or it does not fit the schema; the message says why.
-        """
+        """The object of an answer."""
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 
@@ -348,11 +333,7 @@ MemoryPaths = Annotated[dict[str, str], Field(max_length=_MOST_MEMORY_FILES)]
 
 
 def check_memory_files(given: Any) -> dict[str, str]:
-    """The paths of memory files by their names, as a caller gives them.
-
-    Raises:
-        InvalidMessage: they are something else.
-    """
+    """The paths of memory files by their names, as a caller gives them."""
     files = {} if given is None else given
     texts = [*files, *files.values()] if isinstance(files, Mapping) else [None]
     if not all(isinstance(text, str) and text for text in texts) or len(files) > _MOST_MEMORY_FILES:
@@ -362,6 +343,10 @@ def check_memory_files(given: Any) -> dict[str, str]:
             form='{"rules": "rules.md"}',
         )
     return dict(files)
+
+
+PERSONS = ("ask_user", "review_plan")
+"""The options of `ReplyOptions` that say what a task asks a person, which a message may name by themselves."""
 
 
 class ReplyOptions(BaseModel):
@@ -378,8 +363,20 @@ class ReplyOptions(BaseModel):
     answer_format: AnswerFormat | None = None
     tool_choice: str = ""
     settings: ModelSettings = ModelSettings()
+    most_calls: int | None = None
+    """Tool calls at most, where the task is part of another one's budget."""
+    most_seconds: float | None = None
+    """Seconds at most, where the task is part of another one's budget."""
     memory_files: dict[str, str] = {}
     """The paths of memory files by their names, for the flow that carries the task."""
+    ask_user: bool | None = None
+    """Whether the task may ask the user a question; None: as its agent does."""
+    review_plan: bool | None = None
+    """Whether a person reviews its plan before it runs; None: as its agent says."""
+    remember: bool = True
+    """Whether what the message says of its user is remembered."""
+    known: list[str] = []
+    """What the user said of themselves before, as every prompt of the task has it."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
@@ -399,12 +396,19 @@ class ReplyOptions(BaseModel):
         """What holds for a part of the task, whose answer is not the task's."""
         return self.model_copy(update={"answer_format": None, "tool_choice": "", "memory_files": {}})
 
-    def check(self, agent_id: str, protocol: str, mode: str, client_tools: Collection[str]) -> None:
-        """Refuse what cannot be done by an agent with this protocol in a mode.
+    def may_ask(self, agent_asks: bool) -> bool:
+        """Whether the task may ask the user a question: the message decides, else the agent."""
+        return agent_asks if self.ask_user is None else self.ask_user
 
-        Raises:
-            InvalidReplyOption: naming it.
-        """
+    def check(self, agent_id: str, protocol: str, mode: str, client_tools: Collection[str]) -> None:
+        """Refuse what cannot be done by an agent with this protocol in a mode."""
+        if self.review_plan and mode in _UNPLANNED:
+            raise InvalidReplyOption(
+                "The mode {mode} makes no plan to review: use the mode plan, plan_react or react, or leave out "
+                "review_plan.",
+                option="review_plan",
+                mode=mode,
+            )
         required = self.required_tool
         if required and mode not in _CALLING:
             raise InvalidReplyOption(
@@ -429,5 +433,6 @@ class ReplyOptions(BaseModel):
 
     def after(self, earlier: Self) -> Self:
         """The options of a request that continues a task: its instructions stay unless there are new ones."""
-        kept = {"instructions": self.instructions or earlier.instructions, "memory_files": earlier.memory_files}
-        return self.model_copy(update=kept)
+        of_task = ("memory_files", "remember", "known", *PERSONS)
+        kept: dict[str, Any] = {name: getattr(earlier, name) for name in of_task}
+        return self.model_copy(update={**kept, "instructions": self.instructions or earlier.instructions})

@@ -19,6 +19,7 @@ from .events import ASKING, ApprovalRequested, Event, QuestionAsked, Resumed
 from .records import STORED_AS_JSON, Count, Json, Moment, Name, Record, Task
 from .schedules import EXPIRY, ApprovalSettings, LaterKind
 from .task import ACTIVE, TaskStatus
+from .variables import is_variable
 
 Kind = Literal["waiting", "done", "error", "limit", "cancelled", "taken_over", "expired"]
 KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_over", "expired")
@@ -36,7 +37,7 @@ MARK = "whsec_"
 class Receiver(BaseModel):
     """Who is told what becomes of tasks: a webhook, a command, or a mail or chat service."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in lists, also of undelivered notifications."""
@@ -48,7 +49,8 @@ class Receiver(BaseModel):
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
     """The address of a webhook."""
     secret: str = ""
-    """The environment variable with the secret that signs a webhook; with several, separated by spaces, each signs."""
+    """The environment variable with the secret that signs a webhook, or `${VARIABLE}`; of several secrets, separated by
+    spaces, each signs."""
     allow_private: bool = False
     """Let the webhook go to an address that is not public."""
     command: Items[str] = ()
@@ -75,12 +77,9 @@ class Receiver(BaseModel):
         return next((kind for kind in kinds if kind in self.on), None)
 
     def keys(self, environ: Mapping[str, str]) -> list[bytes]:
-        """The keys that its webhook is signed with.
-
-        Raises:
-            ConfigurationError: the variable is not set, or holds no such secret.
-        """
-        found = [_key(text) for text in environ.get(self.secret, "").split()]
+        """The keys that its webhook is signed with."""
+        own = self.secret if is_variable(self.secret) else ""
+        found = [_key(text) for text in environ.get(self.secret, own).split()]
         keys = [key for key in found if key is not None]
         if not found or len(keys) < len(found):
             raise ConfigurationError(
@@ -93,11 +92,7 @@ class Receiver(BaseModel):
         return keys
 
     def service(self, environ: Mapping[str, str]) -> str:
-        """Its Apprise URL.
-
-        Raises:
-            ConfigurationError: the variable is not set.
-        """
+        """Its Apprise URL."""
         if "://" in self.to:
             return self.to
         if url := environ.get(self.to, "").strip():
@@ -109,11 +104,7 @@ class Receiver(BaseModel):
         )
 
     def check_address(self) -> None:
-        """Refuse an address that can be seen not to be public.
-
-        Raises:
-            ConfigurationError: saying how it is allowed.
-        """
+        """Refuse an address that can be seen not to be public."""
         host = urlsplit(self.url).hostname or ""
         try:
             private = not ip_address(host).is_global
@@ -156,7 +147,7 @@ def _receiver_of(table: Json, path: str | Path) -> Receiver:
             file=path,
             where=where,
             reason=reason,
-        ) from error
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

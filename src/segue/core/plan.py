@@ -92,11 +92,7 @@ class Plan(BaseModel):
 
 
 def advance(step: AnyStep, new: Status, note: str = "") -> AnyStep:
-    """Return the step in its new status; the same status again changes nothing, and what is done has no old note.
-
-    Raises:
-        IllegalTransition: the table has no such move.
-    """
+    """Return the step in its new status; the same status again changes nothing, and what is done has no old note."""
     if new == step.status:
         return step
     if new not in TRANSITIONS[step.status]:
@@ -105,11 +101,7 @@ def advance(step: AnyStep, new: Status, note: str = "") -> AnyStep:
 
 
 def set_status(steps: Sequence[AnyStep], step_id: str, new: Status, note: str = "") -> tuple[AnyStep, ...]:
-    """Advance one step of a plan, leaving the others as they are.
-
-    Raises:
-        IllegalTransition: the table has no such move.
-    """
+    """Advance one step of a plan, leaving the others as they are."""
     return tuple(advance(step, new, note) if step.step_id == step_id else step for step in steps)
 
 
@@ -217,11 +209,7 @@ def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_step
 
 
 def validate(plan: Plan, tools: Iterable[str] | None = None) -> Plan:
-    """Return the plan if it can run.
-
-    Raises:
-        InvalidPlan: with every problem found, so that one answer can correct all of them.
-    """
+    """Return the plan if it can run."""
     if found := problems(plan.steps, tools):
         raise InvalidPlan("The plan cannot run: {why}.", why=together(found))
     return plan

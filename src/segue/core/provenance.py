@@ -100,7 +100,7 @@ def _from_base64(part: str) -> str:
 
 
 def _discloses(text: str, secret: Any, known: Collection[TextForms]) -> bool:
-    said, hidden = forms_of(text), _forms(secret)
+    said, hidden = forms_of(text), forms_of(_text(secret))
     if any(_contains(text, each) for each in known):
         return False
     ours = frozenset[str]().union(*(_codes(each) | each.identifiers for each in known))
@@ -136,11 +136,6 @@ def _contains(text: str, known: TextForms) -> bool:
 def _codes(forms: TextForms) -> frozenset[str]:
     """The words with digits, such as codes and account numbers."""
     return frozenset(word for word in forms.vocabulary if len(word) >= CODE and any(map(str.isdigit, word)))
-
-
-def _forms(secret: Any) -> TextForms:
-    """The forms of a secret: its texts and numbers, a line each."""
-    return forms_of(secret if isinstance(secret, str) else "\n".join(str(leaf.value) for leaf in leaves(secret)))
 
 
 # Where the values of a call come from, and whether a person has to be asked about them.
@@ -454,11 +449,9 @@ class SeenText:
 
     def _is_of_named(self, field: Leaf) -> bool:
         """Whether a field is one of a record that the person named."""
-        return field.record is not None and self._is_named(field.record)
-
-    def _is_named(self, record: Mapping[str, Any]) -> bool:
-        """Whether the person's words name the record by one of its fields."""
-        return any(isinstance(field, str) and _names(field, self._said) for field in record.values())
+        if field.record is None:
+            return False
+        return any(isinstance(value, str) and _names(value, self._said) for value in field.record.values())
 
     def _of_moment(self, leaf: str) -> Iterable[Source]:
         """The sources of a date with a time that no text has like this: those of the date, and of the time."""

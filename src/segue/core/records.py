@@ -2,13 +2,11 @@
 
 import json
 import logging
-import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
-from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -22,6 +20,7 @@ from typing import (
     Self,
     TypeVar,
     get_args,
+    get_origin,
     get_type_hints,
 )
 from zlib import crc32
@@ -37,19 +36,6 @@ from .json import Public
 from .message import read_attachment
 from .task import ENDED, LAST, MessageOrigin, TaskStatus
 
-# Files: durable changes of folders, and the suffix of recorded sessions.
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries, such as a rename, to the disk, where the system supports it."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 SUFFIX = ".cassette.yaml"
 
 
@@ -63,6 +49,12 @@ IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 """What every stored event has beside its type."""
 STORED_AS_JSON: Final = "stored as JSON text"
 """Marks the fields whose columns hold JSON."""
+FIXED: Final = "written once"
+"""Marks the fields that a change of the row does not write: the statements of changes name all others."""
+LOCAL: Final = "of this database"
+"""Marks the fields that an exported document leaves out, and an import begins empty."""
+OF_A_WAIT: Final = "of a wait"
+"""Marks the fields that end with a task's wait, and that forks and imports begin empty."""
 OR_EMPTY: Final = BeforeValidator(lambda given: given or [])
 """Reads an empty list where there is none."""
 
@@ -143,6 +135,29 @@ def columns_of(kind: type) -> Mapping[str, Column]:
 
 
 @cache
+def names_of(kind: type, mark: str = "", without: str = "") -> tuple[str, ...]:
+    """The columns of a record in their order: all, those with a mark, or those without one."""
+    marks = {name: get_args(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+    names = [each.name for each in fields(kind) if without not in marks[each.name]]
+    return tuple(column_of(name) for name in names if not mark or mark in marks[name])
+
+
+def empty_values(kind: type, mark: str = "") -> Json:
+    """An empty value for each column of a record, or for those with a mark: its default, else that of its type."""
+    hints, names, values = _hints(kind), names_of(kind, mark), Json()
+    for each in fields(kind):
+        of_type = get_origin(hints[each.name]) or hints[each.name]
+        value = of_type() if of_type in (str, int, float, list, dict) else None
+        if each.default_factory is not MISSING:
+            value = each.default_factory()
+        elif each.default is not MISSING:
+            value = each.default
+        if column_of(each.name) in names:
+            values[column_of(each.name)] = value
+    return values
+
+
+@cache
 def texts_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name, column in columns_of(kind).items() if column.stored_as_json)
 
@@ -152,18 +167,15 @@ def read_each(columns: Mapping[str, Column], row: Row, stored: bool) -> tuple[Js
     faults: dict[str, str] = {}
     for name, column in columns.items():
         try:
-            values[name] = _value(column, row[name], stored)
+            value = row[name]
+            if stored and column.stored_as_json and value is not None:
+                value = json.loads(_TEXT.validate_python(value, strict=True))
+            values[name] = column.adapter.validate_python(value)
         except ValidationError as error:
             faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
         except (ValueError, TypeError, RecursionError):
             faults[name] = "is not valid JSON"
     return values, faults
-
-
-def _value(column: Column, value: Any, stored: bool) -> Any:
-    if stored and column.stored_as_json and value is not None:
-        value = json.loads(_TEXT.validate_python(value, strict=True))
-    return column.adapter.validate_python(value)
 
 
 _TEXT: TypeAdapter[str] = TypeAdapter(str)
@@ -177,6 +189,7 @@ def listed_faults(faults: Mapping[str, str]) -> str:
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R", bound="Record")
+_hints = cache(get_type_hints)
 
 BEST: Final = 5  # the highest rating; the lowest is 1
 Name = Annotated[str, Field(min_length=1)]
@@ -216,7 +229,12 @@ def _event(form: Json) -> Json:
 
 
 class Record(Public):
-    """What the rows of a table are read into."""
+    """What the rows of a table are read into; the table itself is in `checkpoints/schema.py`.
+
+    Its fields and their marks say how rows are read and written, what statements insert and change (`FIXED`), what a
+    recovery fills in (`empty_values`), what an exported document leaves out (`LOCAL`), and what a fork or an import
+    begins without (`OF_A_WAIT`).
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -233,28 +251,32 @@ class NewTask(Record):
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version` is
     the version of its agent, None where it is not known. `attachments` are the message's files, in the form of
     `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and `reply_options` the
-    form of `ReplyOptions.json`. `bot_session` is the session of a conversation's bot, if it is an agent. `asked_by` are
-    the actors who sent the message, added to it, or forked or imported the task.
+    form of `ReplyOptions.json`. `bot_session` is the session of a conversation's bot, if it is an agent. `called_by` is
+    the task of which it is a call, of an agent that is a tool. `asked_by` are the actors who sent the message, added to
+    it, or forked or imported the task.
     """
 
-    task_id: Name
-    session_id: Name
-    agent_id: str
-    user_id: str
-    mode: str
+    task_id: Annotated[Name, FIXED]
+    session_id: Annotated[Name, FIXED]
+    agent_id: Annotated[str, FIXED]
+    user_id: Annotated[str, FIXED]
+    mode: Annotated[str, FIXED]
     model: str
-    message: str
-    language: Literal["zh", "en"] | None = None
-    agents_file: str | None = None
+    message: Annotated[str, FIXED]
+    language: Annotated[Literal["zh", "en"] | None, FIXED] = None
+    agents_file: Annotated[str | None, LOCAL] = None
     agent_version: str | None = None
-    attachments: Attachments = field(default_factory=list)
-    client_tools: Annotated[Annotated[list[Json], OR_EMPTY], STORED_AS_JSON] = field(default_factory=list)
+    attachments: Annotated[Attachments, FIXED] = field(default_factory=list)
+    client_tools: Annotated[Annotated[list[Json], OR_EMPTY], STORED_AS_JSON, FIXED] = field(default_factory=list)
     reply_options: Annotated[Annotated[Json, BeforeValidator(lambda form: form or {})], STORED_AS_JSON] = field(
         default_factory=dict
     )
-    origin: Annotated[MessageOrigin, BeforeValidator(lambda origin: "python" if origin is None else origin)] = "python"
-    bot_session: Name | None = None
-    asked_by: Annotated[Annotated[list[str], OR_EMPTY], STORED_AS_JSON] = field(default_factory=list)
+    origin: Annotated[MessageOrigin, BeforeValidator(lambda origin: "python" if origin is None else origin), FIXED] = (
+        "python"
+    )
+    bot_session: Annotated[Name | None, FIXED] = None
+    called_by: Annotated[Name | None, FIXED, LOCAL] = None
+    asked_by: Annotated[Annotated[list[str], OR_EMPTY], STORED_AS_JSON, LOCAL] = field(default_factory=list)
 
 
 OnUpgrade = Literal["continue", "pin", "ask"]
@@ -277,18 +299,18 @@ class Task(NewTask):
     status: Status
     error: str | None
     result: Annotated[Json | None, STORED_AS_JSON]
-    created_at: Moment
+    created_at: Annotated[Moment, FIXED]
     updated_at: Moment
-    requested: Literal["pause", "stop", "cancel"] | None
+    requested: Annotated[Literal["pause", "stop", "cancel"] | None, LOCAL]
     notes: Annotated[list[str], STORED_AS_JSON]
     answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
-    rating: Literal[1, 2, 3, 4, 5] | None
-    copy_of: str | None
+    rating: Annotated[Literal[1, 2, 3, 4, 5] | None, FIXED]
+    copy_of: Annotated[str | None, FIXED, LOCAL]
     on_upgrade: OnUpgrade | None
     offered_version: str | None
-    due: Moment | None
-    awaited: str | None
-    decisions: Annotated[Json | None, STORED_AS_JSON]
+    due: Annotated[Moment | None, OF_A_WAIT]
+    awaited: Annotated[str | None, OF_A_WAIT]
+    decisions: Annotated[Json | None, STORED_AS_JSON, LOCAL, OF_A_WAIT]
 
     @property
     def reply_language(self) -> Literal["zh", "en"]:
@@ -349,7 +371,7 @@ class Thread(Record):
 
     session_id: Name
     turns: int
-    title: Annotated[str, Field(description="as it was renamed, else the first message")]
+    title: Annotated[str, Field(description="as it was named, else the first message, shortened")]
     message: str
     agent_id: str
     mode: str
@@ -401,6 +423,8 @@ class SessionChanges:
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
+    is_made: bool = False
+    """Whether the title is a model's: one that there is stays."""
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -513,6 +537,7 @@ class WaitingTask(Public):
     question: str
     calls: list[Json]
     answer: Annotated[str, Field(description="the form of an answer")]
+    choices: Annotated[list[str], Field(description="suggested answers to a question")] = field(default_factory=list)
     problem: Annotated[str, Field(description="why the question cannot be read or the last answer was refused")] = ""
     interrupt_id: Annotated[str, Field(description="the question's id")] = ""
     spend: Annotated[
@@ -565,16 +590,16 @@ class Call(Record):
 
     row_name = "call {name} of task {task_id}"
 
-    session_id: Name
-    task_id: Name
+    session_id: Annotated[Name, FIXED]
+    task_id: Annotated[Name, FIXED]
     scope: Name
     idx: Count
-    name: Name
-    arguments: Annotated[Json, STORED_AS_JSON]
+    name: Annotated[Name, FIXED]
+    arguments: Annotated[Json, STORED_AS_JSON, FIXED]
     state: Literal["running", "done"]
     outcome: Annotated[Json | None, STORED_AS_JSON]
-    fence: Count
-    started_at: Moment
+    fence: Annotated[Count, LOCAL]
+    started_at: Annotated[Moment, FIXED]
     finished_at: Moment | None
     orphaned: Literal[0, 1]
 
@@ -633,11 +658,14 @@ class TaskTrace(Public):
     task: Task
     events: list[Event]
     calls: list[Call]
+    called: "list[TaskTrace]" = field(default_factory=list)
+    """Those of the tasks of agents that it called as tools."""
 
     def json(self) -> Json:
         """The public form."""
         calls = [call.json() for call in self.calls]
-        return {"task": self.task.json(), "events": [event.json() for event in self.events], "calls": calls}
+        form = {"task": self.task.json(), "events": [event.json() for event in self.events], "calls": calls}
+        return {**form, "called": [trace.json() for trace in self.called]} if self.called else form
 
 
 def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, str]]:
@@ -658,11 +686,7 @@ def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, 
 
 
 def from_row(kind: type[R], row: Row) -> R:
-    """The record of a row.
-
-    Raises:
-        DamagedRow: naming the columns that are not what was stored.
-    """
+    """The record of a row."""
     values, faults = read(kind, row)
     if faults:
         raise damaged(kind, values, faults)
@@ -732,6 +756,11 @@ class Result(Json):
     def answer(self) -> str:
         """The answer; empty while the task waits or is paused."""
         return str(self.get("answer") or "")
+
+    @property
+    def preamble(self) -> str:
+        """What the answer begins with that the model said before calls, with a native protocol."""
+        return str(self.get("preamble") or "")
 
     @property
     def success(self) -> bool:
@@ -869,12 +898,13 @@ class SentEvent(Record):
     key: str | None
 
 
-def check_event(name: object, data: Any = None) -> None:
-    """Make sure that an event can be sent.
+def spawned_data(sent: Iterable[SentEvent]) -> list[Mapping[str, Any]]:
+    """The subtasks that events add; one that holds none is left out."""
+    return [event.data["data"] for event in sent if isinstance(event.data.get("data"), Mapping)]
 
-    Raises:
-        InvalidAnswer: its name or its data cannot be used.
-    """
+
+def check_event(name: object, data: Any = None) -> None:
+    """Make sure that an event can be sent."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidAnswer("An event name must have 1 to 100 letters, digits, . : - or _.")
     try:

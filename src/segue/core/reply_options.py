@@ -1,3 +1,3 @@
-"""What a message asks of its reply, under the name by which programs import it."""
+"""The former place of `message.ReplyOptions`, which programs still import it from."""
 
 from .message import ReplyOptions as ReplyOptions

@@ -16,8 +16,8 @@ from .bounds import MOST_SECONDS
 from .errors import ConfigurationError, InvalidMessage, TaskError, listed
 from .message import MemoryPaths
 from .records import STORED_AS_JSON, Json, Moment, Name, Record
+from .task import ANYBODY, local_zone, moment_of, zone_named
 from .task import Moment as GivenMoment
-from .task import local_zone, moment_of, zone_named
 from .timeline import Retention
 
 # Settings of approvals: who gives them, when receivers are reminded, and what becomes of one that nobody gives.
@@ -52,7 +52,7 @@ class ApprovalSettings(BaseModel):
     The times are counted from the question.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     approvers: Items[str] = ()
     """The roles that may approve; empty: everybody may."""
@@ -83,11 +83,7 @@ class ApprovalSettings(BaseModel):
 
 
 def load_deadlines(path: str | Path) -> ApprovalSettings | None:
-    """Read the table `[approvals]` of an agents file; None where it has none.
-
-    Raises:
-        ConfigurationError: naming the field that is wrong.
-    """
+    """Read the table `[approvals]` of an agents file; None where it has none."""
     return load_table(path, "approvals", ApprovalSettings)
 
 
@@ -226,11 +222,7 @@ def step_of(schedule: Schedule, now: float, unfinished: bool, is_own: bool, read
 
 
 def following(every: str, timezone: str, after: float) -> float | None:
-    """The first moment of a cron expression after another moment, None where there is none.
-
-    Raises:
-        InvalidMessage: it is no cron expression, or there is no such zone.
-    """
+    """The first moment of a cron expression after another moment, None where there is none."""
     try:
         moment = next(CronSim(every, datetime.fromtimestamp(after, zone_named(timezone))), None)
     except CronSimError as error:
@@ -239,11 +231,7 @@ def following(every: str, timezone: str, after: float) -> float | None:
 
 
 def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
-    """The fields of a schedule that say when it runs.
-
-    Raises:
-        InvalidMessage: a moment that has passed, an expression that is none or never fits, an unknown zone or choice.
-    """
+    """The fields of a schedule that say when it runs."""
     at, every = options.get("at"), str(options.get("every") or "").strip()
     timezone = str(options.get("timezone") or "").strip() or local_zone()
     zone = zone_named(timezone)
@@ -291,7 +279,7 @@ PREFIX = "file-"
 class FileSchedule(BaseModel):
     """A message that is sent again and again, as a `[[schedule]]` table says."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in the file: the schedule's id is `file-NAME`."""
@@ -307,12 +295,14 @@ class FileSchedule(BaseModel):
     """The mode; by default the agent's own."""
     session_id: str = ""
     """The session of every run; without it each has a new one."""
-    user_id: str = "default"
+    user_id: str = ANYBODY
     """Whose tasks the runs are."""
     language: str = ""
     """The language of the runs: en or zh; by default that of the message."""
     memory_files: MemoryPaths = {}
     """The paths of memory files by their names, for a flow to read."""
+    remember: bool = True
+    """Whether its prompts have what the user said of themselves."""
     overlap: Overlap = "skip"
     """What happens to a run while the last one is unfinished: `skip` or `queue`."""
     missed: Missed = "once"
@@ -324,15 +314,15 @@ class FileSchedule(BaseModel):
 
     def options(self) -> dict[str, Any]:
         """The options of the message and its times, as `App.start` takes them."""
-        return {name: value for name, value in self.model_dump(exclude={"name", "message"}).items() if value}
+        return {
+            name: value
+            for name, value in self.model_dump(exclude={"name", "message"}).items()
+            if value or value is False
+        }
 
 
 def load_schedules(path: str | Path) -> list[FileSchedule]:
-    """Read the `[[schedule]]` tables of an agents file.
-
-    Raises:
-        ConfigurationError: naming the file, the schedule and the field that is wrong.
-    """
+    """Read the `[[schedule]]` tables of an agents file."""
     found = [_schedule_of(table, path) for table in list_tables(path, "schedule")]
     names = [each.name for each in found]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -353,4 +343,4 @@ def _schedule_of(table: Mapping[str, Any], path: str | Path) -> FileSchedule:
             file=path,
             where=where,
             reason=reason,
-        ) from error
+        ) from None

@@ -41,7 +41,7 @@ class Owner:
 class Quotas(BaseModel):
     """What a user and a tenant may have; None is no limit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     tasks_per_user: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Tasks of a user that run at once; others wait."""
@@ -60,22 +60,14 @@ class Quotas(BaseModel):
         return self.queued_per_user is not None or self.queued_per_tenant is not None
 
     def check_queue(self, of_user: int, of_tenant: int) -> None:
-        """Refuse a task where so many of its user and its tenant wait already.
-
-        Raises:
-            OverQuota.
-        """
+        """Refuse a task where so many of its user and its tenant wait already."""
         if self.queued_per_user is not None and of_user >= self.queued_per_user:
             raise OverQuota(Clause("this user"), self.queued_per_user)
         if self.queued_per_tenant is not None and of_tenant >= self.queued_per_tenant:
             raise OverQuota(Clause("this tenant"), self.queued_per_tenant)
 
     def check_schedules(self, of_tenant: int) -> None:
-        """Refuse a schedule where so many of its tenant are active already.
-
-        Raises:
-            InvalidMessage.
-        """
+        """Refuse a schedule where so many of its tenant are active already."""
         if self.schedules_per_tenant is not None and of_tenant >= self.schedules_per_tenant:
             raise InvalidMessage(
                 "{most} schedules are active, which is the limit: pause or delete one, or raise schedules_per_tenant.",
@@ -96,11 +88,7 @@ class OverQuota(TooManyTasks):
 
 
 def load_quotas(path: str | Path) -> Quotas | None:
-    """The `[quotas]` table of an agents file; None where it has none.
-
-    Raises:
-        ConfigurationError: naming the file and the field that is wrong.
-    """
+    """The `[quotas]` table of an agents file; None where it has none."""
     return load_table(path, "quotas", Quotas)
 
 
@@ -133,7 +121,7 @@ _Tokens = Field(default=None, gt=0, le=10**15)
 class Limits(BaseModel):
     """What may be used; None: no limit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     per_task: float | None = _Dollars
     """US dollars that one task may cost."""
@@ -191,7 +179,6 @@ class SpendLimits(Limits):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no limit."""
         return not any(limits.of(kind) for limits in (self, *self.tenants.values()) for kind in KINDS)
 
     def of_tenant(self, tenant: str) -> Limits:
@@ -336,11 +323,7 @@ class Priced(Protocol):
 
 
 async def dollars(agent: Agent, model: Model, usage: Mapping[str, int]) -> float:
-    """What tokens {"input", "output"} of an agent's model cost in US dollars, by its prices or those that are known.
-
-    Raises:
-        ConfigurationError: that is not known.
-    """
+    """What tokens {"input", "output"} of an agent's model cost in US dollars, by its prices or those that are known."""
     prices = agent.prices
     if prices is not None and prices.currency != USD:
         raise ConfigurationError(
@@ -401,11 +384,7 @@ MOST: Final[Mapping[str, float]] = {USD: 1e9, TOKENS: 1e15}
 
 
 def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
-    """A person's answer to a limit that is reached: the new limit, as {"limit": 5} or a text; None cancels the task.
-
-    Raises:
-        InvalidAnswer: it is neither, or leaves no room for the call that waits.
-    """
+    """A person's answer to a limit that is reached: the new limit, as {"limit": 5} or a text; None cancels the task."""
     given, unit = answer, question["unit"]
     if isinstance(answer, Mapping):
         if answer.get("manual_finish") or answer.get(CANCEL) is True:
@@ -457,11 +436,7 @@ def limit_of(question: Mapping[str, Any]) -> Json | None:
 
 
 def spend_limits(given: "SpendLimits | Mapping[str, Any]", where: str = "spend") -> SpendLimits:
-    """Limits, read from a table where they are one.
-
-    Raises:
-        ConfigurationError: naming the field that is wrong.
-    """
+    """Limits, read from a table where they are one."""
     if isinstance(given, SpendLimits):
         return given
     try:
@@ -476,17 +451,13 @@ def spend_limits(given: "SpendLimits | Mapping[str, Any]", where: str = "spend")
                 where=where,
                 field=field,
                 known=", ".join(known.model_fields),
-            ) from error
+            ) from None
         reason = first["msg"].removeprefix("Value error, ")
-        raise ConfigurationError("{where}: {field}: {reason}.", where=where, field=field, reason=reason) from error
+        raise ConfigurationError("{where}: {field}: {reason}.", where=where, field=field, reason=reason) from None
 
 
 def load_spend(path: str | Path) -> SpendLimits | None:
-    """The limits of an agents file, its table `[spend]`; None where it has none.
-
-    Raises:
-        ConfigurationError: naming the field that is wrong.
-    """
+    """The limits of an agents file, its table `[spend]`; None where it has none."""
     table = read_file(Path(path)).get("spend")
     return None if table is None else spend_limits(table, f"[spend] in {path}")
 
@@ -743,8 +714,4 @@ def _by_currency(priced: Iterable[Usage]) -> dict[str, float]:
     def currency(usage: Usage) -> str:
         return str(usage.get("currency", ""))
 
-    return {name: _cost(of) for name, of in groupby(sorted(paid, key=currency), currency)}
-
-
-def _cost(usages: Iterable[Any]) -> float:
-    return float(add_usages(usages)["cost"])
+    return {name: float(add_usages(of)["cost"]) for name, of in groupby(sorted(paid, key=currency), currency)}

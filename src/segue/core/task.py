@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -33,11 +34,6 @@ def find_zone(name: str) -> tzinfo | None:
 
 
 def zone_named(name: str) -> tzinfo:
-    """The zone of a name.
-
-    Raises:
-        InvalidMessage: there is none.
-    """
     if zone := find_zone(name.strip()):
         return zone
     raise InvalidMessage("There is no time zone '{name}': write an IANA name such as Asia/Shanghai.", name=name[:60])
@@ -52,11 +48,7 @@ def local_zone() -> str:
 
 
 def moment_of(given: Moment, zone: tzinfo, now: float) -> float:
-    """Unix seconds of a moment, read in a zone where it names none; a time of day is the next one.
-
-    Raises:
-        InvalidMessage: it is none.
-    """
+    """Unix seconds of a moment, read in a zone where it names none; a time of day is the next one."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         seconds = float(min(given, LAST))
     elif isinstance(given, datetime):
@@ -95,7 +87,7 @@ def _not_a_moment(given: object) -> InvalidMessage:
     )
 
 
-def written(seconds: float, zone: tzinfo) -> str:
+def format_time(seconds: float, zone: tzinfo) -> str:
     """A moment as people read it, in a zone: `2026-12-01 18:00 CET`."""
     return f"{datetime.fromtimestamp(seconds, zone):%Y-%m-%d %H:%M %Z}"
 
@@ -103,11 +95,42 @@ def written(seconds: float, zone: tzinfo) -> str:
 # What sends a message: a program, a person, or a conversation.
 
 MessageOrigin = Literal[
-    "python", "terminal", "page", "api", "chat_completions", "responses", "ag_ui", "a2a", "mcp", "conversation"
+    "python", "terminal", "page", "api", "chat_completions", "responses", "ag_ui", "a2a", "mcp", "conversation", "agent"
 ]
-"""`api` is Segue's own HTTP API; `conversation` sends messages to its bot."""
+"""`api` is Segue's own HTTP API; `conversation` sends messages to its bot, `agent` to one that is its tool."""
 PEOPLE: Final = ("page", "terminal")
 """The origins of what a person writes."""
+_OTHER_AGENTS: Final = ("a2a", "agent", "mcp", "conversation")
+ANYBODY: Final = "default"
+"""The user of a message that names none."""
+
+
+def is_known_user(origin: MessageOrigin, user_id: str) -> bool:
+    """Whether a message tells who its user is: a program that names no user may speak for many."""
+    return origin in PEOPLE or user_id.rpartition(":")[2] != ANYBODY
+
+
+def is_own_message(origin: MessageOrigin) -> bool:
+    """Whether its user wrote a message, and no agent for them."""
+    return origin not in _OTHER_AGENTS
+
+
+TITLE_COLUMNS: Final = 60
+"""The width of a title that is made from a message, in which a Chinese character has two columns."""
+
+
+def title_of(message: str) -> str:
+    """A message as a title: in one line, and cut at a word, or at a character of a text without spaces."""
+    line = " ".join(message.split())
+    used = 0
+    for place, char in enumerate(line):
+        used += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if used > TITLE_COLUMNS:
+            kept = line[:place]
+            word = kept if char == " " else kept.rpartition(" ")[0]
+            return (word if 3 * len(word) > len(kept) else kept).rstrip(" ,.;:!?，。；：！？、") + "…"
+    return line
+
 
 FORK_MARK = "↳ "
 """What the title of a fork begins with."""
@@ -154,33 +177,31 @@ TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
 OPEN = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED})
 """It has not come to an end: the thread takes no other message meanwhile."""
 ACTIVE = frozenset({_S.PENDING, _S.RUNNING, _S.PAUSING})
-"""A process works on it, unless it was interrupted."""
+"""A process works on it, unless it was interrupted.
+
+An index and a trigger in `checkpoints/postgres/state.py` name these, too.
+"""
 ENDED = frozenset({_S.DONE, _S.CANCELLED})
 """It goes nowhere from there."""
 
 
 def next_status(old: str, new: str) -> TaskStatus:
-    """Return the new status.
-
-    Raises:
-        IllegalTransition: the table does not allow it.
-    """
+    """Return the new status."""
     if TaskStatus(new) not in TASK_TRANSITIONS[TaskStatus(old)]:
         raise IllegalTransition(old, new)
     return TaskStatus(new)
 
 
-_SESSION = re.compile(r"^[\w.:@-]{1,128}$")
+MOST_SESSION = 128
+"""Characters of a session's name."""
+_SESSION = re.compile(rf"^[\w.:@-]{{1,{MOST_SESSION}}}$")
 
 
 def check_session(name: str) -> None:
-    """Refuse a session's name that could not be written in a command or an address.
-
-    Raises:
-        InvalidMessage.
-    """
+    """Refuse a session's name that could not be written in a command or an address."""
     if not _SESSION.fullmatch(name):
         raise InvalidMessage(
-            "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -",
+            "The session name {name} cannot be used: write up to {most} letters, digits or . _ : @ -",
             name=repr(name[:40]),
+            most=MOST_SESSION,
         )

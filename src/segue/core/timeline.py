@@ -195,11 +195,7 @@ class Retention:
 
     @classmethod
     def of(cls, given: "Retention | str | int") -> Self:
-        """Read "30d" (m, h, d or w), a number of snapshots, or both, "30d,100".
-
-        Raises:
-            ConfigurationError: it is neither.
-        """
+        """Read "30d" (m, h, d or w), a number of snapshots, or both, "30d,100"."""
         if isinstance(given, Retention):
             return cls(given.seconds, given.last)
         seconds, last = None, None

@@ -217,7 +217,6 @@ class TextForms:
 
 
 def forms_of(text: str) -> TextForms:
-    """The forms of a text."""
     return _forms_of_short(text) if len(text) <= LONG else _forms_of_long(text)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from os import stat_result
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,6 +13,7 @@ from ..core.agents import Agent
 from ..core.errors import ConfigurationError, InvalidAnswer, InvalidMessage, TaskError
 from ..core.events import Event
 from ..core.lifecycle import (
+    MOST_TASKS,
     VALID_STATE_TRANSITIONS,
     Context,
     Coordinator,
@@ -21,7 +22,9 @@ from ..core.lifecycle import (
     EngineEventType,
     EngineState,
     SubTask,
+    free_id,
     next_state,
+    spawn,
 )
 from ..nodes.lifecycle import Restored
 from ..passages import PassageIndex, Unreadable, passages_of, read_text, rules_of
@@ -69,13 +72,10 @@ class RegistryCoordinator:
         """
         asked = [self._registry.agent(self._agent)] if self._agent else list(self._registry.values())
         tools = {name: tool for agent in asked for name, tool in self._registry.tools_for(agent).items()}
-        rules = _lines(asked[0].prompt) if self._agent else []
+        prompt = asked[0].prompt if self._agent else ""
+        rules = [line.strip(" \t-*") for line in prompt.splitlines() if line.strip(" \t-*#") and _SLOT not in line]
         known = [f"{agent.agent_id}: {agent.description}" for agent in asked if agent.description]
         return Context(rules=rules, knowledge=known, tools=[tool.spec["function"] for tool in tools.values()])
-
-
-def _lines(prompt: str) -> list[str]:
-    return [line.strip(" \t-*") for line in prompt.splitlines() if line.strip(" \t-*#") and _SLOT not in line]
 
 
 class FolderCoordinator:
@@ -340,7 +340,10 @@ class ConversationEngine:
         """The next event to yield; the engine's own moves are yielded as soon as nothing is under way."""
         if not self._task.running:
             if self._own:
-                return self._own_event(*self._own.popleft())
+                kind, data = self._own.popleft()
+                if kind in (_T.ENGINE_PAUSED, _T.ENGINE_RESUMED):
+                    data = {"progress": self._run.progress, **data}
+                return EngineEvent(kind, data)
             if self._state is _S.PAUSED:
                 return None
             self._stopping = False
@@ -351,11 +354,6 @@ class ConversationEngine:
                     self._state = next_state(self._state, event.data["to"])
                 return event
         return None
-
-    def _own_event(self, kind: EngineEventType, data: dict[str, Any]) -> EngineEvent:
-        if kind in (_T.ENGINE_PAUSED, _T.ENGINE_RESUMED):
-            data = {"progress": self._run.progress, **data}
-        return EngineEvent(kind, data)
 
     def _done(self) -> bool:
         """Whether nothing is left to yield and nothing to do."""
@@ -462,6 +460,40 @@ class ConversationEngine:
     def _resume(self) -> None:
         self._change(self._paused_from, _T.ENGINE_RESUMED, {})
         self._wake.set()
+
+    async def spawn_subtask(
+        self,
+        description: str,
+        *,
+        subtask_id: str = "",
+        depends_on: Sequence[str] = (),
+        priority: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - the subtask's
+    ) -> str:
+        """Add a subtask to the unfinished run, which takes it up after those under way; returns its id.
+
+        Raises:
+            EngineBusy: no run is unfinished.
+            InvalidPlan: it cannot be carried out, or as many as the agent's `budget.subtasks` were added.
+        """
+        if self._state not in (*_PAUSABLE, _S.PAUSED):
+            raise EngineBusy(self._state, "subtasks are added while a run is scheduling, executing or paused")
+        options: dict[str, Any] = {"depends_on": depends_on, "priority": priority, "timeout": timeout}
+        if self._task.exists:
+            app = self._task.app if self._live else await self._source.open(self._restored)
+            try:
+                add = app.tasks.spawn_subtask
+                name = await add(self._task.task_id, description, subtask_id=subtask_id, **options)
+            finally:
+                if not self._live:
+                    await self._source.close(app)
+            most = MOST_TASKS
+        else:
+            name, most = subtask_id or free_id(self._run.tasks), self._source.most_subtasks
+        if name not in {task.step_id for task in self._run.tasks} or not self._task.exists:
+            given = {"id": name, "description": description, **options}
+            self._run.add(spawn(self._run.tasks, given, most))
+        return name
 
     def create_snapshot(self) -> dict[str, Any]:
         """The run as JSON values, from which an engine in another process continues."""

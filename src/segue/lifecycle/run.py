@@ -49,6 +49,8 @@ class RunState:
 
     input: str = ""
     known: Projection = field(default_factory=Projection)
+    expected: int = 0
+    """Tasks that were added by others, and are not in the plan yet."""
 
     @property
     def tasks(self) -> tuple[SubTask, ...]:
@@ -76,18 +78,24 @@ class RunState:
     @property
     def progress(self) -> float:
         """From 0 to 1; 0 while no task is known."""
-        return self.completed / self.total if self.total else 0.0
+        return self.completed / (self.total + self.expected) if self.total else 0.0
+
+    def add(self, task: SubTask) -> None:
+        """Add a subtask that the run will take up."""
+        self.known.plan[task.step_id] = _item(task, {}, {})
 
     def apply(self, event: Event) -> EngineEvent | None:
         """Apply an event; returns it as the engine yields it, or None where it yields nothing for it."""
         before = self.known.plan
         self.known.fold(event)
-        if isinstance(event, PlanUpdate):  # a goal that is broken down again keeps the calls of its tasks
+        if isinstance(event, PlanUpdate):
+            self.expected = 0  # a goal that is broken down again keeps the calls of its tasks
             for name, item in self.known.plan.items():
                 item.calls = item.calls or (before[name].calls if name in before else [])
         if not isinstance(event, Lifecycle):
             return None
         kind, data = _T(event.event_type), dict(event.details)
+        self.expected += data.get("added", 0)
         if kind in (_T.TASK_COMPLETED, _T.TASK_FAILED):
             data["progress"] = self.progress
         return EngineEvent(kind, data, event.timestamp)
@@ -224,6 +232,8 @@ class AppSource(Protocol):
     private: bool
     """Whether only the engine knows its tasks."""
     options: MessageOptions
+    most_subtasks: int
+    """How many subtasks may be added to a run that is no task yet."""
 
     async def open(self, restored: Restored | None) -> App: ...
 
@@ -234,6 +244,7 @@ class GivenApp:
     """An app that is opened and closed elsewhere."""
 
     private = False
+    most_subtasks = 0
 
     def __init__(self, app: App, agent: str, options: EngineOptions) -> None:
         self._app = app
@@ -263,6 +274,7 @@ class OwnApp:
         self._concurrency = concurrency
         self._folder = ""
         self.options: MessageOptions = {"mode": "engine", "agent": agent.agent_id}
+        self.most_subtasks = agent.budget.subtasks
 
     async def open(self, restored: Restored | None) -> App:
         if not self._folder:
@@ -393,7 +405,7 @@ class TaskRun:
         Raises:
             UnknownTask: the database has no such task.
         """
-        task = await self.app.tasks.get(self.task_id)
+        task = await self.app.task(self.task_id)
         events = [*await self.app.tasks.events(self.task_id)]
         self._seen = max((event.seq for event in events), default=0)
         self.stale = False
@@ -406,7 +418,7 @@ class TaskRun:
 
     async def resume(self, answer: Any = None) -> None:
         """Resume the task, with a person's answer if it waits for one; errors as of `App.resume`."""
-        async for _ in self.app.tasks.follow(self.task_id, self._seen):
+        async for _ in self.app.follow(self.task_id, self._seen):
             pass  # an earlier run that was left reaches its boundary first
         await self._begin(self.app.tasks.resume(self.task_id, answer=answer))
 
@@ -422,7 +434,7 @@ class TaskRun:
         self._follow()
 
     def _follow(self) -> None:
-        self._events = self.app.tasks.follow(self.task_id, self._seen)
+        self._events = self.app.follow(self.task_id, self._seen)
 
     async def next(self) -> Event | None:
         """The next event; None where the task has come to its end or to a boundary.
@@ -489,13 +501,13 @@ class TaskRun:
 
     async def _refresh(self) -> None:
         """See whether the task can continue, and whether it waits for a person."""
-        task = await self.app.tasks.get(self.task_id)
+        task = await self.app.task(self.task_id)
         self.session_id = task.session_id
         self.unfinished = task.status not in ENDED and not task.result
         self.question = await self.app.question(self.task_id) if task.status == TaskStatus.WAITING else None
 
     async def _raise_failure(self) -> None:
-        task = await self.app.tasks.get(self.task_id)
+        task = await self.app.task(self.task_id)
         if task.status == TaskStatus.CANCELLED:
             raise TaskError("Task {task_id} was cancelled: give the engine a new goal.", task_id=self.task_id)
         if task.status == TaskStatus.ERROR and not task.result:

@@ -7,15 +7,16 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ..core.context import MemoryEntry
-from ..core.errors import Clause, InvalidMemory, MemoryUnavailable, UnknownMemory
+from ..core.environment import sync_folder
+from ..core.errors import Clause, InvalidMemory, MemoryUnavailable, UnknownFact, UnknownMemory
+from ..core.json import Public
 from ..core.models import tokens as count
-from ..core.records import sync_folder
 from ..passages import Unreadable, read_text
 
 # Entries of a memory file as Markdown, and the names that memory files may have.
@@ -107,7 +108,7 @@ class Block:
 def heading(entry: MemoryEntry) -> str:
     """The line that an entry begins with, without its hashes."""
     branch = " ".join(_plain(entry.branch).split()) or "-"
-    return f"{_shown(entry.created_at)} · round {entry.round} · {branch}"
+    return f"{datetime.fromtimestamp(entry.created_at, UTC).strftime(_TIME)} · round {entry.round} · {branch}"
 
 
 def as_markdown(entry: MemoryEntry) -> str:
@@ -153,10 +154,6 @@ def _plain(text: str) -> str:
     return lines.encode("utf-8", "replace").decode("utf-8")
 
 
-def _shown(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime(_TIME)
-
-
 def _parse_time(text: str) -> float | None:
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp()
@@ -165,6 +162,32 @@ def _parse_time(text: str) -> float | None:
 
 
 # A user's memory files on disk: one writer at a time, and a crash leaves the old file or the new one.
+
+
+@dataclass(frozen=True)
+class Fact(Public):
+    """What a user said of themselves, and in which task; `earlier` is what it replaces, oldest first."""
+
+    key: str
+    subject: str
+    text: str
+    task_id: str
+    created_at: float
+    earlier: "tuple[Fact, ...]" = ()
+
+
+USER_FILE = "user.md"
+"""The memory file of what the user said of themselves: an entry's branch is its subject, and the last of one holds."""
+
+
+def facts_of(text: str) -> list[Fact]:
+    """What holds of the user by their file, the last said last."""
+    found: dict[str, Fact] = {}
+    for entry in (block.entry for block in blocks_of(text) if block.entry):
+        before = found.pop(entry.branch, None)
+        earlier = (*before.earlier, replace(before, earlier=())) if before else ()
+        found[entry.branch] = Fact(entry.key, entry.branch, entry.text, entry.task_id, entry.created_at, earlier)
+    return [*found.values()]
 
 
 class TransientMemory:
@@ -189,6 +212,16 @@ class TransientMemory:
 
     async def missing(self, names: Sequence[str]) -> Sequence[str]:
         return ()
+
+
+def _replaced(removed: Sequence[MemoryEntry], blocks: Sequence[Block]) -> Iterator[MemoryEntry]:
+    """The entries that stand before others on their subject: without those they would hold again."""
+    gone: set[str] = set()
+    for block in reversed(blocks):
+        if block.entry and block.entry in removed:
+            gone.add(block.entry.branch)
+        elif block.entry and block.entry.branch in gone:
+            yield block.entry
 
 
 _LOCK = ".lock"
@@ -251,6 +284,35 @@ class MemoryFiles:
                 self._check_room(name)
             self._replace(name, path, f"{text.rstrip()}\n\n{added}".lstrip("\n"))
 
+    def has_facts(self) -> bool:
+        """Whether there may be any: it takes less time than to read them."""
+        return (self._folder / USER_FILE).exists()
+
+    def edit_fact(self, key: str, text: str) -> None:
+        """Replace the text of a fact, which stays where it is.
+
+        Raises:
+            UnknownFact, InvalidMemory, MemoryUnavailable.
+        """
+        with self._writing(USER_FILE) as path:
+            before = self._text(USER_FILE, path) or ""
+            block = next((b for b in blocks_of(before) if b.entry and b.entry.key == key), None)
+            if block is None or block.entry is None:
+                raise UnknownFact(key)
+            written = as_markdown(replace(block.entry, text=text)).rstrip("\n")
+            self._replace(USER_FILE, path, before[: block.start] + written + before[block.end :])
+
+    def remove_fact(self, key: str) -> int:
+        """Delete a fact and what it replaces, which would hold again; returns how many entries it was.
+
+        Raises:
+            UnknownFact, MemoryUnavailable.
+        """
+        with suppress(UnknownMemory):
+            if count := self._remove_entries(USER_FILE, lambda entry: entry.key == key):
+                return count
+        raise UnknownFact(key)
+
     def read(self, name: str) -> str | None:
         """The text of a file; None if there is none.
 
@@ -309,11 +371,15 @@ class MemoryFiles:
             if (text := self._text(name, path)) is None:
                 raise UnknownMemory(name)
             blocks = list(blocks_of(text))
-            kept = [block for block in blocks if not (block.entry and selects(block.entry))]
+            removed = [block.entry for block in blocks if block.entry and selects(block.entry)]
+            if name == USER_FILE:
+                removed = [*removed, *_replaced(removed, blocks)]
+            kept = [block for block in blocks if block.entry is None or block.entry not in removed]
             if len(kept) == len(blocks):
                 return 0
             if kept:
-                self._replace(name, path, "\n\n".join(_source(text, block) for block in kept) + "\n")
+                sources = [text[block.start : block.end].strip("\n") for block in kept]
+                self._replace(name, path, "\n\n".join(sources) + "\n")
             else:
                 self._unlink(path)
             return len(blocks) - len(kept)
@@ -424,10 +490,6 @@ class MemoryFiles:
 def _temporary_path(path: Path) -> Path:
     """Where the new text is written: one name is enough under the lock, and a crash leaves only one file."""
     return path.with_name(f".{path.name}.new")
-
-
-def _source(text: str, block: Block) -> str:
-    return text[block.start : block.end].strip("\n")
 
 
 def _unavailable(name: str, reason: Clause | str) -> MemoryUnavailable:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..core.context import MemoryEntry
-from ..core.errors import InvalidMemory, UnknownMemory
+from ..core.errors import Clause, InvalidMemory, UnknownMemory
 from ..core.models import tokens
 from ..core.records import Json
+from ..core.task import ANYBODY
 from ..passages import Passage, PassageIndex
-from .files import Block, MemoryFiles, as_markdown, blocks_of, folder_of, heading
+from .files import USER_FILE, Block, Fact, MemoryFiles, as_markdown, blocks_of, facts_of, folder_of, heading
+from .statements import Statement
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -236,6 +238,10 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 
+MOST_EDITED = 500
+"""Characters of a fact that a person edits."""
+
+
 async def _nothing() -> None: ...
 
 
@@ -248,6 +254,12 @@ class UserMemory:
         self._before_write = before_write
 
     async def append(self, name: str, entry: MemoryEntry) -> None:
+        if name == USER_FILE:
+            raise InvalidMemory(
+                "The memory file {name} cannot be used: {fault}. Use a relative path such as logs.md.",
+                name=repr(name),
+                fault=Clause("it holds what the user said of themselves"),
+            )
         await self._before_write()
         await asyncio.to_thread(self._folder.files_of(self._user_id).append, name, entry)
 
@@ -324,7 +336,7 @@ class MemoryFolder:
         """
         return UserMemory(self, user_id, before_write)
 
-    async def files(self, *, user_id: str = "default") -> list[Json]:
+    async def files(self, *, user_id: str = ANYBODY) -> list[Json]:
         """A user's files: {"name", "bytes", "entries", "tasks", "updated_at", "error"}, by name.
 
         Raises:
@@ -332,7 +344,7 @@ class MemoryFolder:
         """
         return [asdict(file) for file in await asyncio.to_thread(self.files_of(user_id).all)]
 
-    async def show(self, name: str, *, user_id: str = "default") -> Json:
+    async def show(self, name: str, *, user_id: str = ANYBODY) -> Json:
         """A file: {"name", "text", "entries": [{"key", "task_id", "round", "branch", "text", "created_at"}]}.
 
         Raises:
@@ -343,7 +355,7 @@ class MemoryFolder:
             raise UnknownMemory(name)
         return {"name": name, "text": text, "entries": [asdict(b.entry) for b in blocks_of(text) if b.entry]}
 
-    async def forget(self, *, task_id: str = "", name: str = "", user_id: str = "default") -> int:
+    async def forget(self, *, task_id: str = "", name: str = "", user_id: str = ANYBODY) -> int:
         """Delete what a task wrote, or a file, or what the task wrote to the file; returns how many entries it was.
 
         What a person wrote beside a task's entries stays.
@@ -356,14 +368,60 @@ class MemoryFolder:
             raise InvalidMemory("Name a task or a memory file to forget.")
         return await self.forget_tasks([task_id] if task_id else [], name=name, user_id=user_id)
 
-    async def forget_tasks(self, task_ids: Collection[str], *, name: str = "", user_id: str = "default") -> int:
+    async def facts(self, *, user_id: str = ANYBODY) -> list[Fact]:
+        """What holds of what a user said of themselves, the last said last.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        files = self.files_of(user_id)
+        if not files.has_facts():
+            return []
+        text = await asyncio.to_thread(files.read, USER_FILE)
+        return facts_of(text or "")
+
+    async def remember(self, statements: Iterable[Statement], task_id: str, at: float, *, user_id: str) -> None:
+        """Add what a user said in a task's message; what is known in the same words already is left out.
+
+        Raises:
+            InvalidMemory, MemoryUnavailable.
+        """
+        known = {fact.subject: fact.text.casefold() for fact in await self.facts(user_id=user_id)}
+        for place, said in enumerate(statements, 1):
+            if known.get(said.subject) == said.text.casefold():
+                continue
+            key, subject = f"{task_id}-{place}", said.subject
+            entry = MemoryEntry(key=key, task_id=task_id, round=0, branch=subject, text=said.text, created_at=at)
+            await asyncio.to_thread(self.files_of(user_id).append, USER_FILE, entry)
+
+    async def edit_fact(self, key: str, text: str, *, user_id: str = ANYBODY) -> None:
+        """Replace the words of what a user said of themselves.
+
+        Raises:
+            UnknownFact, MemoryUnavailable.
+            InvalidMemory: the text is empty, or too long.
+        """
+        words = " ".join(text.split())
+        if not 0 < len(words) <= MOST_EDITED:
+            raise InvalidMemory("A fact has 1 to {most} characters: shorten it, or delete it.", most=MOST_EDITED)
+        await asyncio.to_thread(self.files_of(user_id).edit_fact, key, words)
+
+    async def forget_fact(self, key: str, *, user_id: str = ANYBODY) -> int:
+        """Delete what a user said of themselves, with what it replaced; returns how many entries it was.
+
+        Raises:
+            UnknownFact, MemoryUnavailable.
+        """
+        return await asyncio.to_thread(self.files_of(user_id).remove_fact, key)
+
+    async def forget_tasks(self, task_ids: Collection[str], *, name: str = "", user_id: str = ANYBODY) -> int:
         """As `forget`, for several tasks; for none the whole file."""
         files = self.files_of(user_id)
         if not task_ids:
             return await asyncio.to_thread(files.remove, name)
         return await asyncio.to_thread(files.remove_entries, lambda entry: entry.task_id in task_ids, name)
 
-    async def clear(self, *, user_id: str = "default") -> int:
+    async def clear(self, *, user_id: str = ANYBODY) -> int:
         """Delete all of a user's files; returns how many there were.
 
         Raises:

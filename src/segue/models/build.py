@@ -16,7 +16,6 @@ from .habits import Habits
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
-    from .openai.faults import RetryPolicy
 
 OFFLINE_PACE = "SEGUE_OFFLINE_PACE"
 """Characters that the offline planner writes a second; 0 is no limit."""
@@ -39,13 +38,7 @@ def chosen_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Any
 
 
 def build_model(agent: Agent, override: str, environ: Mapping[str, str], habits: Habits | None = None) -> Model:
-    """Build the agent's model; `habits` are what is known of endpoints.
-
-    Raises:
-        UnknownModel: the name has no known prefix.
-        MissingKey: the endpoint needs a key and none is set.
-        MissingExtra, ConfigurationError: a model file cannot be run, or does not exist.
-    """
+    """Build the agent's model; `habits` are what is known of endpoints."""
     choice = chosen_model(agent, override, environ)
     if not isinstance(choice, str):
         return _of_object(choice, agent, habits)
@@ -62,11 +55,7 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str], habits:
 
 
 def kind_of(choice: str) -> tuple[str, str]:
-    """The kind of model that a name means, and the rest of the name.
-
-    Raises:
-        UnknownModel: the name has no known prefix.
-    """
+    """The kind of model that a name means, and the rest of the name."""
     kind, _, name = choice.partition(":")
     if choice != OFFLINE and (kind not in ("openai", "local") or not name):
         raise UnknownModel(choice)
@@ -74,11 +63,7 @@ def kind_of(choice: str) -> tuple[str, str]:
 
 
 def accepted_kinds(agent: Agent, override: str, environ: Mapping[str, str]) -> frozenset[str]:
-    """The kinds of files that a model reads beside text: as the agent or the environment says, else as is known of it.
-
-    Raises:
-        ConfigurationError: SEGUE_ACCEPTS names another kind.
-    """
+    """The kinds of files that a model reads beside text: as the agent or environment says, else as is known of it."""
     if agent.accepts is not None:
         return frozenset(agent.accepts)
     if named := environ.get(ACCEPTS, "").replace(" ", ""):
@@ -136,11 +121,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 
 def _checked_url(agent: Agent, environ: Mapping[str, str]) -> str | None:
-    """The endpoint's address, as the agent or the environment has it.
-
-    Raises:
-        ConfigurationError: it is no address.
-    """
+    """The endpoint's address, as the agent or the environment has it."""
     name, given = ("base_url", agent.base_url) if agent.base_url else (BASE_URL, environ.get(BASE_URL))
     if not given:
         return None
@@ -162,11 +143,7 @@ def _checked_url(agent: Agent, environ: Mapping[str, str]) -> str | None:
 
 
 def _check_proxies(environ: Mapping[str, str]) -> None:
-    """Check each proxy that the environment names: the HTTP client would fail at its first request, without the name.
-
-    Raises:
-        ConfigurationError: it is no address of a proxy.
-    """
+    """Check each proxy of the environment: the HTTP client would fail at its first request, without the name."""
     for name in _set_in(environ, _PROXIES):
         given = environ[name]
         try:
@@ -190,11 +167,7 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 @contextmanager
 def _named_settings(environ: Mapping[str, str]) -> "Iterator[None]":
-    """Name the variable behind what the HTTP client cannot be built with.
-
-    Raises:
-        ConfigurationError: a certificate file or a SOCKS proxy of the environment cannot be used.
-    """
+    """Name the variable behind what the HTTP client cannot be built with."""
     try:
         yield
     except ImportError as error:
@@ -262,11 +235,8 @@ def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
 
 def _ways(agent: Agent, habits: Habits | None) -> dict[str, Any]:
     """How an agent's endpoint is asked."""
-    policy = _retry_policy(agent)
+    from .openai.faults import RetryPolicy
+
+    reply_timeout = max(agent.read_timeout, RetryPolicy.reply_timeout)
+    policy = RetryPolicy(read_timeout=agent.read_timeout, reply_timeout=reply_timeout)
     return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.set_habits}
-
-
-def _retry_policy(agent: Agent) -> "RetryPolicy":
-    from .openai.faults import REPLY_SECONDS, RetryPolicy
-
-    return RetryPolicy(read_timeout=agent.read_timeout, reply_timeout=max(agent.read_timeout, REPLY_SECONDS))

@@ -55,11 +55,7 @@ class ChatObject:
         self._attempts = Attempts(self.endpoint, self.policy, habits, given, NOT_OF_CHATS)
 
     def bound(self, request: ModelRequest, tools: Sequence[dict[str, Any]]) -> "Runnable[Any, Any]":
-        """The chat model with what the request binds to it.
-
-        Raises:
-            ModelRefused: it takes no tools.
-        """
+        """The chat model with what the request binds to it."""
         settings = dict(request.settings)
         if not tools:
             return self.chat.bind(**settings) if settings else self.chat

@@ -135,11 +135,7 @@ _engines: "WeakValueDictionary[Path, LlamaEngine]" = WeakValueDictionary()
 
 
 def engine_of(path: str) -> LlamaEngine:
-    """The engine of a GGUF file, shared by all models that name it.
-
-    Raises:
-        ConfigurationError: there is no such file, or it is not a GGUF file.
-    """
+    """The engine of a GGUF file, shared by all models that name it."""
     file = Path(path).expanduser().absolute()
     try:
         with file.open("rb") as opened:
@@ -300,11 +296,6 @@ def _with_usage_of(first: ModelReply, second: ModelReply) -> ModelReply:
 
 
 def local_model(agent: Agent, path: str) -> LocalModel:
-    """The model in the GGUF file at `path`; its weights are loaded when it is first asked.
-
-    Raises:
-        MissingExtra: the extra `local` is not installed.
-        ConfigurationError: the file does not exist or is not a GGUF file.
-    """
+    """The model in the GGUF file at `path`; its weights are loaded when it is first asked."""
     need_extra(f'The model "local:{path}"', "local", "xllamacpp")
     return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0, agent.max_tokens or MAX_TOKENS)

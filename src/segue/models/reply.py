@@ -23,6 +23,7 @@ from ..core.decision import (
     closing_of,
     offered_name,
     read_arguments,
+    storable_text,
 )
 from ..core.errors import UnreadableReply
 from ..core.json import schema_kinds
@@ -191,11 +192,7 @@ _PAIR = re.compile(r"<arg_key>(?P<name>[^<]*+)</arg_key>\s*+<arg_value>(?P<value
 
 
 def _calls(marked: str, tools: Schemas) -> list[MarkedCall]:
-    """The calls of a text that begins with a mark.
-
-    Raises:
-        ValueError: one of them is broken, or there is none.
-    """
+    """The calls of a text that begins with a mark."""
     calls: list[MarkedCall] = []
     place = 0
     while form := _FORMS.search(marked, place):
@@ -514,7 +511,6 @@ def _before_marks(text: str) -> int:
 HIDDEN_CHARS = 1000
 """Characters that are not shown are reported in amounts of at least so many."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH_SURROGATE = re.compile("[\ud800-\udbff]\\Z")
 
 
@@ -534,20 +530,13 @@ class TextPieces:
         piece = self._half + piece
         half = _HIGH_SURROGATE.search(piece)
         self._half = half[0] if half else ""
-        piece = _storable(piece.removesuffix(self._half))
+        piece = storable_text(piece.removesuffix(self._half))
         self._whole.append(piece)
         return piece
 
     @property
     def text(self) -> str:
-        return "".join([*self._whole, _storable(self._half)])
-
-
-def _storable(text: str) -> str:
-    """The text with surrogate pairs joined, and U+FFFD in the place of lone surrogates."""
-    if not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return "".join([*self._whole, storable_text(self._half)])
 
 
 _BRACES = re.compile(r'\\.|["{}]', re.DOTALL)
@@ -619,7 +608,6 @@ class GrowingReply:
 
     @classmethod
     def to(cls, request: ModelRequest, opened: bool = False) -> Self:
-        """The reply to a request."""
         functions = [tool["function"] for tool in request.tools]
         tools = {str(function["name"]): function.get("parameters") or {} for function in functions}
         structured, native = request.schema is not None, request.native
@@ -809,7 +797,7 @@ class GrowingReply:
 
     def _raw_calls(self) -> tuple[RawCall, ...]:
         return tuple(
-            RawCall(_storable(call.id) or _new_id(), _storable(call.name).strip(), call.arguments.text)
+            RawCall(storable_text(call.id) or _new_id(), storable_text(call.name).strip(), call.arguments.text)
             for call in self._calls
         )
 
@@ -833,11 +821,7 @@ class GrowingReply:
         return marked.before, tuple(calls), None
 
     def _resolved(self, call: RawCall) -> Sequence[RawCall]:
-        """The call under the name of the tool that is meant; several where it asks for several at once.
-
-        Raises:
-            UnreadableReply: the name can be no tool's.
-        """
+        """The call under the name of the tool that is meant; several where it asks for several at once."""
         name = offered_name(call.name, self._tools)
         if name in self._tools or not name:
             return [replace(call, name=name)]

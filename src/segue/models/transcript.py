@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,10 @@ def _with_unique_ids(messages: "Sequence[BaseMessage]", named: Collection[str]) 
             waiting = {}
             sent = []
             for call in calls:
-                new = _unused(call["id"] or "call", used)
+                new, number = call["id"] or "call", 1
+                while new in used:
+                    number += 1
+                    new = f"{call['id'] or 'call'}_{number}"
                 used.add(new)
                 waiting.setdefault(call["id"] or "", []).append(new)
                 name = call["name"] if call["name"] in named else plain_name(call["name"])
@@ -71,14 +75,6 @@ def _with_unique_ids(messages: "Sequence[BaseMessage]", named: Collection[str]) 
             yield message if new == old else message.model_copy(update={"tool_call_id": new})
         else:
             yield message
-
-
-def _unused(call_id: str, used: Collection[str]) -> str:
-    number, new = 1, call_id
-    while new in used:
-        number += 1
-        new = f"{call_id}_{number}"
-    return new
 
 
 def _own(message: "BaseMessage", origin: str) -> "BaseMessage":
@@ -151,11 +147,7 @@ def _cut(message: "BaseMessage", excess: int) -> "BaseMessage":
 
 
 async def whole_reply(model: Model, request: ModelRequest) -> ModelReply:
-    """A model's reply outside a graph; a prompt that is too long, or may be, is sent once more with half of its tokens.
-
-    Raises:
-        ModelError: the call failed for good, or gave no reply.
-    """
+    """A model's reply outside a graph; a prompt that is too long, or may be, is sent again with half of its tokens."""
     try:
         return await _whole(model, request)
     except ModelRefused as error:
@@ -218,7 +210,13 @@ def _lines(request: ModelRequest, model: str, agent: Agent, renderings: Renderin
 
 def _tool(spec: Mapping[str, Any]) -> str:
     (plain,) = plain_specs([spec])
-    return f"\n[tool {plain['function']['name']}]\n{indented(plain['function'])}"
+    return _tool_text(_json(plain["function"]))
+
+
+@lru_cache(maxsize=256)
+def _tool_text(function: str) -> str:
+    given = json.loads(function)
+    return f"\n[tool {given['name']}]\n{indented(given)}"
 
 
 def _message(message: "BaseMessage") -> Iterator[str]:
@@ -292,7 +290,11 @@ def read_transcript(request: ModelRequest) -> Transcript:
         earlier = {} if request.native else {"context": {**closing.get("context", {}), **(state or {})}}
         state, prompt = {**closing, **earlier}, spoken.pop().text if request.native else prompt
     if isinstance(state, list):
-        return Transcript(_last_said(spoken), made=tuple(_outcome(entry) for entry in state), prompt=prompt)
+        return Transcript(
+            next((message.text for message in reversed(spoken) if message.type == "human"), ""),
+            made=tuple(_outcome(entry) for entry in state),
+            prompt=prompt,
+        )
     if not isinstance(state, dict) or request.native:
         return _of_messages(spoken, state or {}, prompt)
     return _of_records(spoken, state, prompt)
@@ -314,10 +316,6 @@ def _state_in(text: str) -> Any:
         except ValueError:
             continue
     return None
-
-
-def _last_said(messages: Sequence["BaseMessage"]) -> str:
-    return next((message.text for message in reversed(messages) if message.type == "human"), "")
 
 
 def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], prompt: str) -> Transcript:

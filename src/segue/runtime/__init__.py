@@ -1,7 +1,8 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `message_files`
-- Run: `runner`, `run`, `mode_types`, `spend`
+- Run: `runner`, `run`, `modes`, `spend`, `called_agents`
+- Graphs of LangGraph without the app: `graph_calls`, `graph_answers`, `ledger_middleware`
 - Later: `schedules`
 - Notifications: `notifications`, `senders`
 - Several processes: `worker`, `relay`

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from ..core.actor import actor
 from ..core.agents import Agent
 from ..core.approval import settled
 from ..core.audit import Act
-from ..core.calls import WAIT
+from ..core.calls import OF_AGENT, REVIEW_PLAN, WAIT
 from ..core.errors import (
     DatabaseDamaged,
     DatabaseUnavailable,
@@ -26,6 +26,7 @@ from ..core.errors import (
     TaskError,
     TaskPinned,
     ThreadBusy,
+    UnknownTask,
 )
 from ..core.events import Event, NotesTaken, Paused, Resumed, Token, Waiting
 from ..core.message import ReplyOptions
@@ -35,6 +36,7 @@ from ..core.task import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
 from ..nodes.chat import AUTO
 from ..nodes.permission import check_tools
+from ..nodes.plan_review import review_tool
 from ..prompts.catalogue import error_text
 from ..registry import Registry
 from .questions import (
@@ -43,8 +45,8 @@ from .questions import (
     Questions,
     answer_act,
     ask_about_version,
+    choose_version,
     decidable,
-    decided_version,
     final_answer,
     version_answer,
     with_decision,
@@ -57,7 +59,7 @@ from .worker import Dispatch, Dispatching, Due, PutOff
 
 # Control of tasks that were started: follow, resume, answer, pause and cancel them, whichever process runs them.
 
-ATTEMPTS = 5
+MOST_LOOKS = 5
 """How often a request that came twice at once looks for what the other one began."""
 STOP_SECONDS = 10.0
 """How long another process may take to stop a task that it runs."""
@@ -117,6 +119,10 @@ class Control:
         self._closing = False
         self.undoing: set[asyncio.Task[Started]] = set()
         """What was begun for callers that were cancelled meanwhile."""
+
+    async def task(self, task_id: str) -> Task:
+        """One task; of a damaged row what can be read."""
+        return await self._runner.tasks.show(task_id)
 
     # Follow.
 
@@ -266,7 +272,7 @@ class Control:
             if begun := await self._begun(key):
                 return begun
             if key and isinstance(error, ThreadBusy):  # it may have come twice at once, and be about to be stored
-                for _ in range(ATTEMPTS):
+                for _ in range(MOST_LOOKS):
                     await asyncio.sleep(POLL_SECONDS)
                     if begun := await self._begun(key):
                         return begun
@@ -329,15 +335,16 @@ class Control:
         return started
 
     async def continue_raised(self) -> None:
-        """Continue the tasks that wait for a limit that a person raised since; one that cannot still waits."""
+        """Continue the tasks that wait for a limit that was raised since; one that cannot still waits."""
         if self._runner.spend.is_empty:
             return
         for row in await self._runner.tasks.waiting():
             with suppress(SegueError):
                 question = await self.questions.of(row.task_id)
-                if question["kind"] == SPEND and await self._runner.spend.is_raised(question):
+                if question["kind"] == SPEND and await self._runner.spend.is_raised(question, row.session_id):
                     await self._refuse_bot(row)
-                    await self.resume_with(row.task_id, None)
+                    known = {"interrupt_id": question["interrupt_id"], "value": {"limit": None}}
+                    await self.resume_with(row.task_id, known if OF_AGENT in question else None)
 
     async def resume_with(
         self,
@@ -377,10 +384,12 @@ class Control:
         agent = registry.agent(row.agent_id)
         act: Act | None = Act("resumed")
         question = await self.questions.open(row.task_id, checked["interrupt_id"]) if checked else None
-        if checked and question:
+        if checked and question and not row.called_by:
             act = answer_act(question, checked["value"])
         await self.check_resumable(row, checked)
-        if checked and question and question["kind"] == "approval":
+        if (
+            checked and question and question["kind"] == "approval" and not row.called_by
+        ):  # else its caller's were asked
             decisions = with_decision(question, row, checked, self._runner.clock())
             checked = final_answer(await self.questions.whole(row), decisions)
             if checked is None:
@@ -393,7 +402,7 @@ class Control:
         changes["agents_file"] = self.registry.agents_file or row.agents_file
         known = row.agent_version
         if checked and row.offered_version:
-            row, decided = decided_version(row, checked["value"])
+            row, decided = choose_version(row, checked["value"])
             changes |= {**decided, "answer": row.answer}
         return await self._continue(row, known, begin, key, changes)
 
@@ -438,10 +447,10 @@ class Control:
             async with self._runner.leased(row.session_id):
                 row = await self._runner.tasks.get(task_id)
                 if row.asks_for_version:
-                    return await self._decide_version(row, on_upgrade)
+                    return await self._choose_version(row, on_upgrade)
         return await self._runner.move(row, None, on_upgrade=on_upgrade, act=_version_act(on_upgrade))
 
-    async def _decide_version(self, row: Task, on_upgrade: OnUpgrade) -> Task:
+    async def _choose_version(self, row: Task, on_upgrade: OnUpgrade) -> Task:
         """Leave a task that asks for its version to whoever has what it needs, as if its process had ended."""
         changes: Json = {"on_upgrade": on_upgrade, "offered_version": None}
         act = _version_act(on_upgrade)
@@ -468,7 +477,8 @@ class Control:
         known, on_upgrade = row.agent_version, self.registry.on_upgrade(row)
         ours = known if known and on_upgrade is None else self.registry.current_version(row.agent_id)
         versions = {known} if on_upgrade in ("pin", "ask") else {known, ours}
-        if row.mode in self._modes and await self.dispatch.to_worker(row.agent_id, row.mode, *versions):
+        leaves = row.mode in self._modes and not row.called_by
+        if leaves and await self.dispatch.to_worker(row.agent_id, row.mode, *versions):
             return True, known
         if on_upgrade == "pin":
             raise TaskPinned(row.task_id, row.agent_id, known)
@@ -518,23 +528,50 @@ class Control:
         if question["kind"] != "approval":
             return {"interrupt_id": question["interrupt_id"], "value": stored_answer(question, answer, {})}
         await self._place(row)  # a task that is pinned elsewhere is not judged by the tools that are here
-        registry = self.registry.of(row)
-        agent = registry.agent(row.agent_id)
+        asking, registry, agent = await self._asking(row, question)
         await registry.prepare(agent)
         tools = registry.tools_for(agent)
         question = decidable(question, row, answer)
+        if any(call["name"] == REVIEW_PLAN for call in question["calls"]):
+            specs = {spec["function"]["name"]: spec for spec in asking.client_tools}
+            specs |= {tool.spec["function"]["name"]: tool.spec for tool in tools.values()}
+            asks_user = ReplyOptions.of(asking.reply_options).may_ask(agent.ask_user)
+            tools = {REVIEW_PLAN: review_tool(question["calls"][0], specs, asks_user, row.reply_language), **tools}
         value = stored_answer(question, answer, tools)
-        leaves = await self.dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
+        leaves = await self.dispatch.to_worker(row.agent_id, row.mode, row.agent_version)
         if row.mode in (*MODES, AUTO) and not leaves and self.registry.on_upgrade(row) != "ask":
             check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
+    async def _asking(self, row: Task, question: Json) -> tuple[Task, Registry, Agent]:
+        """The task that asks and its agent: the task itself, or one that is called below it.
+
+        A copy of a session has the question of its original's called agent: whatever is answered, the agent is called
+        anew and asks again. The task that such a question names is not the copy's.
+        """
+        if OF_AGENT not in question:
+            registry = self.registry.of(row)
+            return row, registry, registry.agent(row.agent_id)
+        asks = question[OF_AGENT] if isinstance(question[OF_AGENT], Mapping) else {}
+        with suppress(UnknownTask):
+            task = await self._runner.tasks.get(str(asks.get("task_id")))
+            if row.task_id in [each.task_id for each in await self._runner.callers(task)]:
+                registry = self.registry.of(task)
+                return task, registry, registry.agent(task.agent_id)
+        return row, self.registry, self.registry.agent(str(asks.get("agent_id", "")))
+
     async def _refuse_bot(self, row: Task) -> None:
-        """Refuse an answer to the bot of a conversation, which asks itself.
+        """Refuse an answer to the bot of a conversation, which asks itself, or to a called agent, whose caller asks.
 
         Raises:
             TaskError
         """
+        if row.called_by:
+            raise TaskError(
+                "Task {task_id} was called by another task: answer task {caller} instead.",
+                task_id=row.task_id,
+                caller=row.called_by,
+            )
         if conversation := await unfinished_conversation(self._runner.tasks, row.session_id):
             raise TaskError(
                 "Task {task_id} belongs to the bot of a conversation: answer task {conversation} instead.",
@@ -582,9 +619,14 @@ class Control:
 
     # Pause and cancel.
 
-    async def pause(self, task_id: str, requested: Literal["pause", "stop"] = "pause") -> None:
-        """Stop a task, of this process or another, at its next boundary."""
+    async def pause(self, task_id: str, requested: Literal["pause", "stop"] = "pause", *, part: bool = False) -> None:
+        """Stop a task, of this process or another, at its next boundary; that of a called agent with its caller.
+
+        `part`: the caller is about to stop.
+        """
         row = await self._runner.tasks.get(task_id)
+        if row.called_by and not (part or row.is_over):
+            return await self.pause(row.called_by, requested)
         if run := self._runner.run_of(task_id):
             return await self._runner.request_pause(run, requested)
         if row.status not in ACTIVE:

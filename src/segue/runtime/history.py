@@ -71,6 +71,7 @@ _FIXED = frozenset(
         "result",
         "config",
         "vetted",
+        "digest",
     }
 )
 """Logs, ids and configurations, which are the engine's own."""

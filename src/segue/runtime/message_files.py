@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..checkpoints.files import PINS, Files, Uploads
 from ..core.environment import whole_number
-from ..core.errors import Clause, FileUnavailable, InvalidExport, InvalidMessage
+from ..core.errors import Clause, FileUnavailable, InvalidExport, InvalidMessage, UnsupportedFile
 from ..core.message import (
     IMAGE_TOKENS,
     PDF_TOKENS,
@@ -203,7 +203,8 @@ class MessageFiles:
         return MessageFile(self._describe(path.name, content), content)
 
     def _describe(self, name: str, content: bytes) -> Attachment:
-        name = _plain_name(name)
+        # without folders and without characters that are not shown
+        name = _UNPRINTABLE.sub("", re.split(r"[/\\]", name)[-1]).strip()[-255:] or "file"
         if not content:
             raise InvalidMessage("The file {name} is empty.", name=name)
         if len(content) > self.limits.file:
@@ -218,7 +219,7 @@ class MessageFiles:
             try:
                 counted = tokens(text_of(content))
             except Unreadable as error:
-                raise InvalidMessage(
+                raise UnsupportedFile(
                     "The file {name} has a type that models cannot read: send text, PNG, JPEG, GIF, WebP or PDF.",
                     name=name,
                 ) from error
@@ -252,12 +253,12 @@ def check_accepted(files: Sequence[MessageFile], accepted: Collection[str], mode
     """Refuse what the model does not read.
 
     Raises:
-        InvalidMessage: naming the file and the setting.
+        UnsupportedFile: naming the file and the setting.
     """
     for file in files:
         kind = file.attachment.kind
         if kind != "text" and kind not in accepted:
-            raise InvalidMessage(
+            raise UnsupportedFile(
                 "The model {model} does not accept {kinds}: leave out {name}, choose another model, or, if it does, "
                 'set accepts = ["{kind}"] on the agent, or SEGUE_ACCEPTS={kind}.',
                 model=model,
@@ -265,12 +266,6 @@ def check_accepted(files: Sequence[MessageFile], accepted: Collection[str], mode
                 name=file.attachment.name,
                 kind=kind,
             )
-
-
-def _plain_name(name: str) -> str:
-    """The name without folders and without characters that are not shown."""
-    plain = _UNPRINTABLE.sub("", re.split(r"[/\\]", name)[-1]).strip()
-    return plain[-255:] or "file"
 
 
 async def exported_files(store: Files, tasks: Iterable[Json]) -> dict[str, str | None]:

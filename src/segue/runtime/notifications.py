@@ -12,6 +12,7 @@ from ..checkpoints.outbox import State
 from ..checkpoints.storage import Storage
 from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE, acting
+from ..core.calls import REVIEW_PLAN
 from ..core.errors import QuestionClosed, SegueError, UnknownTask
 from ..core.notifications import Notification
 from ..core.records import Task
@@ -85,7 +86,8 @@ class _Expiry(Sender):
         with suppress(UnknownTask, QuestionClosed), acting(SEGUE, None):
             question = await self._control.questions.open(task_id, asked["interrupt_id"], later=True)
             sentence = phrase("approval_expired", notification.body["data"]["language"])
-            if self._on_expiry == "cancel":
+            is_plan = any(each["name"] == REVIEW_PLAN for each in question["calls"])
+            if self._on_expiry == "cancel" or (self._on_expiry == "reject" and is_plan):
                 await self._control.cancel(task_id)
             elif self._on_expiry == "reject":
                 calls = [

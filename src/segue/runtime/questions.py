@@ -169,7 +169,7 @@ def version_answer(answer: Any) -> str:
     return choice
 
 
-def decided_version(row: Task, choice: str) -> tuple[Task, Json]:
+def choose_version(row: Task, choice: str) -> tuple[Task, Json]:
     """The task with what was decided, and the columns that change."""
     changes: Json = {"offered_version": None, "on_upgrade": PIN}
     if choice == CONTINUE:

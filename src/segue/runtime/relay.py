@@ -255,7 +255,9 @@ class Relay:
             return
         for delta in _pieces(run, event):
             if time.monotonic() < self._watched.get(run.row.task_id, 0.0):
-                self._post(delta)
+                self._outbox.append(delta)
+                if self._sending is None:
+                    self._sending = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
     @contextmanager
     def following(self, task_id: str, notice: Notice) -> Iterator[Deltas]:
@@ -275,11 +277,6 @@ class Relay:
             deltas.due = time.monotonic() + WATCH_RENEW_SECONDS
             self._outbox.append({"watch": task_id})
             self._send()
-
-    def _post(self, delta: Delta) -> None:
-        self._outbox.append(delta)
-        if self._sending is None:
-            self._sending = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
     def _flush(self) -> None:
         self._sending = None

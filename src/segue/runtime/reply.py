@@ -28,6 +28,7 @@ from ..core.events import (
     NotesMoved,
     NotesTaken,
     Observe,
+    Paused,
     PermissionGranted,
     Phase,
     PlanUpdate,
@@ -122,6 +123,14 @@ class Usage:
     output: int = 0
     calls: int = 0
     cost: float | None = 0.0
+
+    def add(self, used: Mapping[str, Any]) -> None:
+        """Count what an agent used that is a tool of the task."""
+        self.input += used.get("input", 0)
+        self.output += used.get("output", 0)
+        self.calls += used.get("calls", 0)
+        cost = used.get("cost", 0.0)
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
 
     def as_dict(self) -> dict[str, Any]:
         """{"input", "output", "calls", "cost"}."""
@@ -242,13 +251,15 @@ class Projection:
     recovered: bool = False
     """Whether the thread went back to an older state."""
     partial: str = ""
-    """What a cancelled task had written of its answer."""
+    """What a paused or cancelled task had written of its answer."""
     mode: str = ""
     """The mode that carries it."""
     phase: str = ""
     """The state of the lifecycle engine."""
     context: dict[str, list[str]] = field(default_factory=dict)
     """The rules, knowledge and tools that its coordinator gave."""
+    said: list[str] = field(default_factory=list)
+    """The texts before calls that were written as the answer, which begins with them."""
     models: dict[str, None] = field(default_factory=dict)
     """The names of the models that answered, in the order of their first calls."""
     prompt_chars: int = 0
@@ -338,10 +349,12 @@ class Projection:
     def _(self, event: ModelCalled) -> None:
         self._round(event)
         self.model_calls.append(event)
+        if _is_said(event):
+            self.said.append(str(event.reply["text"]))
         usage = self.usage
         usage.input += event.input
         usage.output += event.output
-        if "error" not in event.reply:
+        if not event.is_refused:
             usage.calls += 1
             self.models[event.model] = None
             usage.cost = None if usage.cost is None or event.cost is None else usage.cost + event.cost
@@ -360,7 +373,10 @@ class Projection:
         self.results.append(event)
         if kept := self._append(event):
             kept.results.append(event)
-        if CallResult.of(event.result).unknown:
+        result = CallResult.of(event.result)
+        if result.used:
+            self.usage.add(result.used["usage"])
+        if result.unknown:
             self.unknown_steps |= {event.step_id}
         if item := self.plan.get(event.step_id):
             item.calls.append(event)
@@ -413,7 +429,7 @@ class Projection:
         self.recovered = True
 
     @fold.register
-    def _(self, event: Cancelled) -> None:
+    def _(self, event: Paused | Cancelled) -> None:
         self._append(event)
         self.partial = event.partial
 
@@ -476,8 +492,9 @@ class Projection:
 
     @fold.register
     def _(self, event: Resumed) -> None:
-        """The time since a crash was not worked."""
+        """The time since a crash was not worked, and what was written by then is written again."""
         self._append(event)
+        self.partial = ""
         for item in self._under_way():
             item.started = event.timestamp
 
@@ -701,8 +718,7 @@ class ReplyStream:
         self.task = Projection()
         self._text = ReplyText()
         self._said_before: list[str] = []
-        self._said: list[str] = []
-        """The texts before calls, those of earlier replies included: the answer begins with them."""
+        """The texts before calls of earlier replies."""
         self._client_tools = client_tools
         self._open: Kind | None = None
         self._writing = False
@@ -721,15 +737,13 @@ class ReplyStream:
 
     def own(self, answer: str) -> str:
         """The task's answer without what earlier replies had of it."""
-        return _without(self._said_before, answer)
+        return without_said(self._said_before, answer)
 
     def recall(self, events: Iterable[Event]) -> None:
         """Take in what earlier replies of the task had."""
         for event in events:
             self.task.fold(event)
-            if isinstance(event, ModelCalled) and _is_said(event):
-                self._said_before.append(str(event.reply["text"]))
-        self._said = [*self._said_before]
+        self._said_before = [*self.task.said]
 
     def of(self, event: Event) -> Iterator[Part]:
         """What an event adds to the reply."""
@@ -745,7 +759,7 @@ class ReplyStream:
             yield TextDropped()
         yield from self._add(Kind.TEXT, own[len(text) :])
         yield from self._close()
-        yield ReplyDone(_without(self._said, answer))
+        yield ReplyDone(without_said(self.task.said, answer))
 
     @singledispatchmethod
     def _of(self, event: Event) -> Iterator[Part]:
@@ -765,7 +779,7 @@ class ReplyStream:
 
     @_of.register
     def _(self, event: Token) -> Iterator[Part]:
-        content = _without(self._said, event.content) if self._first else event.content
+        content = without_said(self.task.said, event.content) if self._first else event.content
         self._first = False
         if content and not self._writing:
             yield from self._complete_thought(event.trace_id, self._thoughts.get(event.trace_id, ""))
@@ -816,7 +830,6 @@ class ReplyStream:
             yield TextDropped()
         yield from self._add(Kind.TEXT, whole[len(self._text.pending) :], trace_id)
         self._text.keep()
-        self._said.append(said)
         self._writing = False
         yield TextDone(Kind.TEXT, said)
 
@@ -869,7 +882,7 @@ class ReplyStream:
         yield Approved(event)
 
 
-def _without(said: Sequence[str], text: str) -> str:
+def without_said(said: Sequence[str], text: str) -> str:
     """The text without what was said before calls; that of a task that was resumed begins with the latest of it."""
     for first in range(len(said)):
         beginning = BREAK.join([*said[first:], ""])

@@ -72,7 +72,7 @@ class SessionEffects:
             tool = tools.get(call.task_id, {}).get(call.name)
             if not has_effect(call.name, tool) or call.scope.startswith(UNDO_SCOPE):
                 return None
-            origin = origins.get(_place(call)) or CallOrigin(call)
+            origin = origins.get((call.task_id, call.scope, call.idx)) or CallOrigin(call)
             return Effect(
                 task_id=call.task_id,
                 scope=call.scope,
@@ -126,10 +126,6 @@ class SessionEffects:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
 
 
-def _place(call: Call) -> tuple[str, str, int]:
-    return call.task_id, call.scope, call.idx
-
-
 def _undo_state(tool: Tool | None, call: Call, undos: Sequence[Call]) -> UndoState:
     if undos:
         return _UNDONE[outcome_of(undos[-1].outcome)]
@@ -139,6 +135,7 @@ def _undo_state(tool: Tool | None, call: Call, undos: Sequence[Call]) -> UndoSta
 
 def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: float) -> Execution:
     origin = f"{UNDO_SCOPE}{call.task_id}/{call.scope}/{call.idx}"
+    result = CallResult.of(call.outcome or {})
     return Execution(
         key=key,
         name=undo.name,
@@ -150,8 +147,8 @@ def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: f
         session_id=task.session_id,
         user_id=task.user_id,
         language=task.reply_language,
-        undone=(call.outcome or {}).get("success"),
-        hidden=CallResult.of(call.outcome or {}).hidden,
+        undone=result.value,
+        hidden=result.hidden,
     )
 
 
@@ -291,7 +288,7 @@ class Rewind:
             InvalidMessage, ThreadExists.
         """
         check_session(session_id)
-        if await self._storage.tasks.task_ids(session_id) or await self._sessions.choices(session_id):
+        if await self._storage.tasks.task_ids(session_id) or await self._sessions.settings(session_id):
             raise ThreadExists(session_id)
 
     async def fork(

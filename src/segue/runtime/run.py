@@ -1,48 +1,56 @@
-"""A task that runs in this process: its mode, its turn among the others, its state, and how it is stopped."""
+"""A task that runs in this process: its turn among the others, its state, how it is stopped, and what follows it."""
 
 import asyncio
+import json
+import logging
 import math
-import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
-from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
-from pydantic import Field, create_model
+from langgraph.types import Command, Interrupt, StateSnapshot
+from pydantic import BaseModel, ValidationError
 
+from ..checkpoints.storage import Storage
 from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
+from ..core.approval import settled
 from ..core.calls import (
     API_CALL,
+    BY_SEGUE,
     CLIENT_CALLS,
     HIDDEN,
+    INTERRUPT,
+    OF_AGENT,
     PAUSE,
     WAIT,
     CallKey,
+    CallResult,
     Tool,
     read_answer,
     read_question,
     read_results,
 )
-from ..core.context import AppContext, GivenAgent, PromptText, RunContext
+from ..core.context import ModelCalls, PromptText
+from ..core.conversation import MODE
+from ..core.decision import read_object
 from ..core.errors import (
-    ConfigurationError,
     DamagedCheckpoint,
     InvalidAnswer,
+    MemoryUnavailable,
+    ModelError,
     SegueError,
     TooManyTasks,
-    UnknownMode,
     UnknownTask,
+    UnreadableReply,
 )
 from ..core.events import (
     ApprovalRequested,
@@ -50,149 +58,30 @@ from ..core.events import (
     Event,
     NotesMoved,
     PauseReason,
+    QuestionAnswered,
     QuestionAsked,
     WaitStarted,
 )
-from ..core.flows import FlowConfig
-from ..core.message import naming, read_attachment
+from ..core.message import ReplyOptions, naming, read_attachment
+from ..core.models import ModelReply, ModelRequest, tokens, usage_of
 from ..core.records import Call, Json, Task
-from ..core.reviews import write_decisions
-from ..core.spend import USD, Owner, Quotas
+from ..core.reviews import read_review, write_decisions
+from ..core.spend import USD, Owner, Quotas, Reached
+from ..core.task import is_known_user, is_own_message, title_of
 from ..core.timeline import Place
-from ..graphs.chat import MODES, UNLISTED, build_chat
-from ..graphs.controller import build_controller
-from ..graphs.controller_executor import build_controller_executor
-from ..graphs.conversation import build_conversation
-from ..graphs.direct import build_direct
-from ..graphs.lifecycle import MOST_NODES, build_lifecycle
-from ..graphs.plan import build_plan
-from ..graphs.plan_react import build_plan_react
-from ..graphs.react import build_react
+from ..memory.folder import MemoryFolder
+from ..memory.statements import LONGEST, Statement, find_statements, own_sentences
+from ..models.transcript import whole_reply
 from ..nodes.calls import written_arguments
-from ..nodes.chat import AUTO, ModeGraph
-from ..nodes.context import STEER, NodeRuntime, Settled, exchange, node_context, truncate_result
-from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
-from ..nodes.task import GraphInput, TaskOutput, additions, compose_result
-from ..prompts.catalogue import phrase
-from ..registry import EXAMPLES, AgentGraph, Registry
-from .reply import Projection, ReplyText
+from ..nodes.context import STEER, Settled, exchange, truncate_result
+from ..nodes.permission import VERSIONS, approval_events, check_answer, seen_outcome, versions_of
+from ..nodes.task import GraphInput, additions, compose_result
+from ..prompts.catalogue import phrase, render
+from ..registry import Registry
+from .reply import Projection, ReplyText, without_said
+from .spend import SpendControl
 
-# Modes of one's own beside the built-in ones, and graphs with agents of one's own.
-
-_MODE = re.compile(r"[^\W\d]\w{0,63}")
-_NODES = ("INIT", "SELECT_MODE", "FINISH")
-_BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
-    "controller": build_controller,
-    "controller_executor": build_controller_executor,
-    "conversation": build_conversation,
-    "direct": build_direct,
-    "react": build_react,
-    "plan": build_plan,
-    "plan_react": build_plan_react,
-    "lifecycle": build_lifecycle,
-}
-
-
-MOST_STEPS = 10_007
-"""Steps that a mode of one's own may take: LangGraph's default, whatever the agent's budget."""
-
-_LONG = ("lifecycle", "conversation", "controller", "controller_executor")
-"""Graphs whose runs take many nodes."""
-
-
-def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
-    """Graphs of one's own, compiled where they are not; a flow's configuration becomes the graph of its mode.
-
-    Raises:
-        ConfigurationError: a name is taken, or what it names is not a graph.
-    """
-    graphs: dict[str, ModeGraph] = {}
-    for name, given in modes.items():
-        if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
-            raise ConfigurationError(
-                "A mode cannot be called {name}: use a name of letters that is not a built-in mode.", name=name
-            )
-        graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
-        if not isinstance(graph, StateGraph | CompiledStateGraph):
-            raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
-        compiled = graph.compile() if isinstance(graph, StateGraph) else graph
-        limited = isinstance(given, FlowConfig) or "recursion_limit" in (compiled.config or {})
-        graphs[name] = compiled if limited else compiled.with_config(recursion_limit=MOST_STEPS)
-    return graphs
-
-
-@lru_cache(maxsize=16)
-def _compiled(*modes: tuple[str, ModeGraph]) -> ModeGraph:
-    return build_chat(dict(modes)).compile()
-
-
-def chat_graph(modes: Mapping[str, ModeGraph]) -> ModeGraph:
-    """The chat graph over these modes, without a checkpointer: compiling it takes half the time of opening an app."""
-    return _compiled(*modes.items())
-
-
-def wired_graph(
-    registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """A chat graph that carries its services with it; within a task, those of the task."""
-    chat = chat_graph(modes)
-
-    async def segue(state: GraphInput, runtime: NodeRuntime) -> TaskOutput:
-        work, given = node_context(runtime), list(state["messages"])
-        await registry.prepare(registry.agent(agent_id))
-        context = AppContext.carrying(work.services, **{**work.context.model_dump(), "agent": agent_id})
-        out = await chat.ainvoke({"messages": given}, context=context)
-        return {"messages": out["messages"][len(given) :], "result": out["result"]}
-
-    graph = AgentGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
-    graph.registry = registry
-    graph.add_node("segue", segue)
-    graph.add_edge(START, "segue")
-    graph.add_edge("segue", END)
-    return graph.compile()
-
-
-def graph(
-    name: str = "chat",
-    *,
-    agents: Iterable[Agent] = (),
-    modes: Mapping[str, Any] | None = None,
-    checkpointer: Checkpointer = None,
-) -> CompiledStateGraph[Any, RunContext, Any, Any]:
-    """One of Segue's graphs with agents of your own, for `langgraph.json`, `invoke` or a graph of your own.
-
-    The first of the agents is the default one; the examples follow. `name` is `chat` or a built-in mode, and `modes`
-    are graphs by name beside the built-in ones, for `chat`. Nothing is opened or connected here.
-
-    Raises:
-        UnknownMode: there is no graph of that name.
-        UnknownTool, ConfigurationError: an agent or a mode is wrong.
-    """
-    if name not in (*_BUILT, "chat"):
-        raise UnknownMode(name, ["chat", *_BUILT])
-    all_modes = {**MODES, **mode_graphs(modes or {})}
-    built = build_chat(all_modes) if name == "chat" else _BUILT[name]()
-    own = list(agents)
-    built.registry, built.own_agents = _registry(own), tuple(map(GivenAgent, own))
-    built.context_schema = _context_of(built.registry)
-    compiled = built.compile(checkpointer=checkpointer, name=name)
-    return compiled.with_config(recursion_limit=MOST_NODES) if name in _LONG else compiled
-
-
-def _registry(own: Sequence[Agent]) -> Registry:
-    names = {agent.agent_id for agent in own}
-    registry = Registry([*own, *(agent for agent in EXAMPLES if agent.agent_id not in names)])
-    for agent in own:
-        registry.register(agent)
-    return registry
-
-
-def _context_of(registry: Registry) -> type[RunContext]:
-    """The context whose form in Studio offers these agents."""
-    about = f"id of an agent; empty: {registry.agent('').agent_id}"
-    field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry]})
-    return create_model("RunContext", __base__=RunContext, agent=(str, field))
-
+logger = logging.getLogger(__name__)
 
 # The tasks that run at once in a process, and those that wait for them: fair between tenants, within quotas.
 
@@ -254,7 +143,8 @@ class Capacity:
                 self._starting.remove(entry)
 
     def _check_queue(self, owner: Owner) -> None:
-        waiting = [*(other for _, other in self._waiting()), *(other for other, waits in self._starting if waits)]
+        waiting = [other for queue in self._queues.values() for slot, other in queue if not slot.done()]
+        waiting += [other for other, waits in self._starting if waits]
         if len(waiting) >= self._most_queued:
             raise TooManyTasks(self._most_running, self._most_queued)
         of_tenant = [other for other in waiting if other.tenant == owner.tenant]
@@ -309,9 +199,6 @@ class Capacity:
             if found := next((entry for entry in queue if self.has_room(entry[1])), None):
                 yield tenant, *found
 
-    def _waiting(self) -> Iterator[tuple[Slot, Owner]]:
-        return (entry for queue in self._queues.values() for entry in queue if not entry[0].done())
-
     def _give(self, slot: Slot, owner: Owner) -> None:
         self._running[slot] = owner
         slot.set_result(True)
@@ -334,6 +221,7 @@ class Run:
     fence: int
     slot: Slot
     control: RunControl = field(default_factory=RunControl)
+    model_calls: ModelCalls = field(default_factory=ModelCalls)
     task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False
     cancelled_by: str = ""
@@ -433,8 +321,30 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
     answer = row.answer
     for question in state.interrupts:
         if answer and question.id == answer["interrupt_id"]:
-            return Command(resume={question.id: write_decisions(question.value, answer["value"])})
+            value = write_decisions(question.value, answer["value"])
+            if isinstance(question.value, Mapping) and OF_AGENT in question.value:
+                value = {"interrupt_id": question.value[OF_AGENT]["interrupt_id"], "value": value}
+            return Command(resume={question.id: value})
     return None
+
+
+def answer_events(state: StateSnapshot, row: Task) -> Sequence[Durable]:
+    """What a person answered to a graph of one's own, a tool or a called agent; Segue's own nodes tell of theirs."""
+    asked = next((each for each in state.interrupts if row.answer and each.id == row.answer["interrupt_id"]), None)
+    if row.answer is None or asked is None:
+        return []
+    answer, question = row.answer["value"], read_question(asked.value)
+    of_agent = question.get(OF_AGENT)
+    asks = of_agent if isinstance(of_agent, Mapping) else {}
+    by_segue = isinstance(asked.value, Mapping) and (BY_SEGUE in asked.value or CLIENT_CALLS in asked.value)
+    if question["kind"] == INTERRUPT or (question["kind"] == "question" and not by_segue):
+        text = str(answer.get("answer", answer) if isinstance(answer, Mapping) else answer)
+        return [QuestionAnswered(task_id=row.task_id, question=str(question.get("question", "")), answer=text)]
+    if read_review(asked.value) is None and not (asks and question["kind"] == "approval"):
+        return []
+    calls = question["calls"]
+    verdicts = {verdict.index: verdict for verdict in settled(calls, answer)}
+    return approval_events(calls, verdicts, str(asks.get("agent_id", row.agent_id)), task_id=row.task_id)
 
 
 def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
@@ -609,7 +519,7 @@ def cancelled_result(
             "step": step,
             "phase": "execution",
             "action": call.name,
-            "result": truncate_result(call.outcome or {}, budget.result_chars),
+            "result": truncate_result(CallResult.without_labels(call.outcome or {}), budget.result_chars),
             "description": "",
         }
         for step, call in enumerate(calls, start=1)
@@ -617,6 +527,7 @@ def cancelled_result(
     result = compose_result(
         row.mode,
         partial,
+        preamble=partial.removesuffix(without_said(known.said, partial)),
         history=history,
         reasoning="\n".join(text for text in known.thoughts if text),
         usage=usage,
@@ -655,9 +566,10 @@ async def said_in(tasks: Tasks, thread_id: str, prompts: Prompts, until: float =
     `until` is when the last task that counts was created.
     """
     rows = await tasks.list(thread_id=thread_id, limit=-1)
-    counted = [row for row in reversed(rows) if row.created_at <= until]
+    counted = await _with_callers([row for row in reversed(rows) if row.created_at <= until], tasks)
     last = counted[-1].task_id if counted else ""
-    said = [each for row in counted for each in await _said(row, tasks)]
+    answers = await _answers(counted, tasks)
+    said = [each for row in counted for each in await _said(row, tasks, answers)]
     earlier = [row for row in counted if row.task_id != last]
     return [*said, *_memory(earlier, prompts), *_descriptions(counted, prompts)]
 
@@ -691,17 +603,43 @@ class SaidSoFar:
     async def __call__(self) -> Sequence[PromptText]:
         if self._before is None:
             rows = await self._tasks.list(thread_id=self._task.session_id, limit=-1)
-            others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
-            said = [each for row in others for each in await _said(row, self._tasks)]
+            whole = await _with_callers([*reversed(rows)], self._tasks)
+            others = [row for row in whole if row.task_id != self._task.task_id]
+            answers = await _answers(others, self._tasks)
+            said = [each for row in others for each in await _said(row, self._tasks, answers)]
             described = _descriptions([*others, self._task], self._prompts)
             self._before = [*said, *_memory(others, self._prompts), *described]
         task = replace(self._task, notes=[*await self._notes(self._task.task_id)])
-        return [*self._before, *await _said(task, self._tasks)]
+        answers = await self._tasks.answers(task_id=task.task_id)
+        return [*self._before, *await _said(task, self._tasks, answers)]
 
 
-async def _said(row: Task, tasks: Tasks) -> Sequence[PromptText]:
+async def _with_callers(rows: Sequence[Task], tasks: Tasks) -> Sequence[Task]:
+    """A session's tasks behind those that had been begun in the session which called it: what they know, it knows."""
+    found = [*rows]
+    while found and found[0].called_by:
+        caller = await tasks.get(found[0].called_by)
+        above = await tasks.list(thread_id=caller.session_id, limit=-1)
+        found = [*(row for row in reversed(above) if row.created_at <= caller.created_at), *found]
+    return found
+
+
+async def _answers(rows: Sequence[Task], tasks: Tasks) -> Mapping[str, Sequence[str]]:
+    """What persons answered to the questions of tasks, by task."""
+    found: dict[str, Sequence[str]] = {}
+    for thread_id in dict.fromkeys(row.session_id for row in rows):
+        found |= await tasks.answers(thread_id=thread_id)
+    return found
+
+
+async def _said(row: Task, tasks: Tasks, answers: Mapping[str, Sequence[str]]) -> Sequence[PromptText]:
+    """What a person said in a task: its message, what they added, and their answers, not what they were asked."""
+    answered = [PromptText(text) for text in answers.get(row.task_id, ())]
+    if row.called_by:  # another agent wrote the message, from what its own session knows
+        return [*(PromptText(note) for note in row.notes), *answered]
     own, files = await _is_own(row, tasks), tuple(read_attachment(form) for form in row.attachments)
-    return [PromptText(row.message, own, files), *(PromptText(note, own) for note in row.notes)]
+    known = ReplyOptions.of(row.reply_options).known
+    return [PromptText(row.message, own, files), *(PromptText(text, own) for text in (*row.notes, *known)), *answered]
 
 
 async def _is_own(row: Task, tasks: Tasks) -> bool:
@@ -715,3 +653,164 @@ async def _is_own(row: Task, tasks: Tasks) -> bool:
             return False
         row = original
     return True
+
+
+# What follows a task's end: what its user said of themselves is remembered, and calls of its model for that.
+
+MOST_KNOWN = 1_000
+"""Tokens of what is known of a user in a prompt; beyond them the oldest is left out."""
+MOST_TITLED = 2_000
+"""Characters of a message and of its answer from which a title is made."""
+MOST_FACTS = 20
+"""Facts of one message."""
+
+
+async def known_facts(memory: MemoryFolder, user_id: str) -> list[str]:
+    """What a user said of themselves, as far as prompts have it; nothing where it cannot be read."""
+    try:
+        facts = await memory.facts(user_id=user_id)
+    except MemoryUnavailable as error:
+        logger.warning("What user %s said of themselves cannot be read: %s", user_id, error)
+        return []
+    kept: list[str] = []
+    used = 0
+    for fact in reversed(facts):
+        used += tokens(fact.text)
+        if used > MOST_KNOWN:
+            break
+        kept.append(fact.text)
+    return kept[::-1]
+
+
+class _Found(BaseModel):
+    subject: str
+    text: str
+
+
+class _Facts(BaseModel):
+    facts: list[_Found]
+
+
+class Afterwards:
+    """What is done once a task has its result; calls of a model are made in the background."""
+
+    def __init__(
+        self, storage: Storage, registry: Registry, memory: MemoryFolder, spend: SpendControl, clock: Any
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._memory = memory
+        self._spend = spend
+        self._clock = clock
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def remember(self, row: Task) -> None:
+        """Keep by rules what the user says of themselves; before the end is stored, so that nothing is lost."""
+        if self._way(row) == "rules":
+            texts = [row.message, *(await self._storage.tasks.get(row.task_id)).notes]
+            await self._keep(row, [each for text in texts for each in find_statements(text)])
+
+    def begin(self, row: Task) -> None:
+        """Begin what a model is asked after the task."""
+        if self._way(row) == "model":
+            self.start(self._ask_what_to_remember(row))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background; closing waits for it."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def close(self) -> None:
+        """Wait until nothing is under way."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _way(self, row: Task) -> str:
+        """How the message's facts are found: rules, model or off."""
+        agent = self._registry.of(row).get(row.agent_id)
+        if agent is None or not (is_known_user(row.origin, row.user_id) and is_own_message(row.origin)):
+            return "off"
+        if row.mode == MODE or not ReplyOptions.of(row.reply_options).remember:
+            return "off"  # the message of a conversation is about its simulated user
+        if agent.remember == "model" and not self._registry.model_for(agent, row.model).is_language_model:
+            return "rules"
+        return agent.remember
+
+    async def _keep(self, row: Task, statements: Sequence[Statement]) -> None:
+        if not statements:
+            return
+        try:
+            await self._memory.remember(statements, row.task_id, self._clock(), user_id=row.user_id)
+        except MemoryUnavailable as error:
+            logger.warning("What task %s says of its user was not remembered: %s", row.task_id, error)
+
+    async def _ask_what_to_remember(self, row: Task) -> None:
+        """Have the model pick what is remembered: nothing but the user's own words can be picked."""
+        own = " ".join("\n".join(own_sentences(row.message)).split())
+        if not own:
+            return
+        agent, language = self._registry.of(row).agent(row.agent_id), row.reply_language
+        try:
+            known = [fact.subject for fact in await self._memory.facts(user_id=row.user_id)]
+        except MemoryUnavailable as error:
+            logger.warning("What task %s says of its user was not remembered: %s", row.task_id, error)
+            return
+        system = render("remember", language, subjects=", ".join(known) or "-")
+        request = ModelRequest(
+            purpose="extract", messages=[SystemMessage(system), HumanMessage(own)], schema=_Facts.model_json_schema()
+        )
+        if (text := await self.ask(row, agent, request)) is None:
+            return
+        try:
+            found = _Facts.model_validate(read_object(text)).facts[:MOST_FACTS]
+        except (UnreadableReply, ValidationError) as error:
+            logger.warning("The model did not say what to remember of task %s: %s", row.task_id, error)
+            return
+        said = [Statement(" ".join(f.subject.lower().split()), " ".join(f.text.split())) for f in found]
+        await self._keep(
+            row, [each for each in said if each.subject and 0 < len(each.text) <= LONGEST and each.text in own]
+        )
+
+    async def title(self, row: Task) -> str:
+        """A title for the session of a task, from its message and answer; empty where no model gives one."""
+        agent = self._registry.of(row).get(row.agent_id)
+        if agent is None or not self._registry.model_for(agent, row.model).is_language_model:
+            return ""
+        answer = str((row.result or {}).get("answer", ""))
+        data = json.dumps({"message": row.message[:MOST_TITLED], "answer": answer[:MOST_TITLED]}, ensure_ascii=False)
+        messages = [SystemMessage(render("title", row.reply_language)), HumanMessage(data)]
+        text = await self.ask(row, agent, ModelRequest(purpose="summary", messages=messages)) or ""
+        return title_of(text.strip().partition("\n")[0].strip(" \"'“”「」《》#*."))
+
+    async def ask(self, row: Task, agent: Agent, request: ModelRequest) -> str | None:
+        """The model's reply to a call after a task, counted in the task's cost; None where there is none.
+
+        It may take the agent's `read_timeout` in all: closing waits for it.
+        """
+        try:
+            model = self._registry.of(row).model_for(agent, row.model)
+            spending = self._spend.of(row.session_id, row.user_id)
+            room = spending and await spending.reserve(row.task_id, agent, model, request, self._clock())
+            if isinstance(room, Reached):
+                logger.warning("No call is made after task %s: the limit %s is reached.", row.task_id, room.name)
+                return None
+            try:
+                async with asyncio.timeout(agent.read_timeout):
+                    reply = await whole_reply(model, request)
+            except TimeoutError:
+                if room:
+                    await room.settle(ModelReply(""))
+                seconds = f"{agent.read_timeout:g}"
+                logger.warning("A call after task %s took longer than %s s and was cancelled.", row.task_id, seconds)
+                return None
+            except ModelError:
+                if room:
+                    room.release()
+                raise
+            if room:
+                await room.settle(reply)
+            await self._storage.tasks.move(row.task_id, None, used=usage_of(reply, agent.prices, model))
+        except SegueError as error:
+            logger.warning("A call after task %s failed: %s", row.task_id, error)
+            return None
+        return reply.text

@@ -12,17 +12,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
 from ..checkpoints.storage import Storage
 from ..core.actor import SEGUE
+from ..core.agents import Agent
 from ..core.approval import Grant
 from ..core.audit import Act
 from ..core.calls import CallResult, CallStatus
-from ..core.context import AppContext
+from ..core.context import AgentCalls, AppContext
 from ..core.errors import (
     ConfigurationError,
     DamagedSession,
@@ -41,28 +42,34 @@ from ..core.events import (
     Paused,
     PauseReason,
     Phase,
+    ToolResult,
     Waiting,
 )
+from ..core.lifecycle import SPAWN
 from ..core.message import ReplyOptions
-from ..core.records import Json, RequestKey, Task
+from ..core.models import add_usages
+from ..core.records import Json, RequestKey, Task, spawned_data
 from ..core.spend import Owner
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder
 from ..nodes.chat import ModeGraph
+from ..nodes.context import announce
 from ..prompts.catalogue import error_text, phrase
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
-from ..tools.calls import left_open
+from ..tools.calls import left_open, unknown_outcome
+from .modes import chat_graph
 from .relay import POLL_SECONDS, REQUESTS, Hub, Notices, Observer, Relay
-from .reply import project
+from .reply import Projection, project
 from .run import (
+    Afterwards,
     Capacity,
     Run,
     RunInput,
     SaidSoFar,
+    answer_events,
     asking_events,
     cancelled_result,
-    chat_graph,
     close_turn,
     describe_question,
     initial_input,
@@ -372,6 +379,20 @@ Begin = Callable[[Task], asyncio.Task[Json]]
 """Begins a task under its thread's lease."""
 
 
+class CalledAgents(Protocol):
+    """What the runner needs of calls of tools that are agents."""
+
+    def of(self, caller: Task) -> AgentCalls: ...
+
+    async def used_below(self, task: Task, known: Projection) -> Sequence[Json]: ...
+
+    async def cancel_below(self, task: Task) -> None: ...
+
+    async def pause_below(self, task: Task, requested: Literal["pause", "stop"]) -> None: ...
+
+    async def continue_below(self, task: Task) -> None: ...
+
+
 class Runner:
     """Owns the running tasks of one process."""
 
@@ -396,10 +417,13 @@ class Runner:
         self.saver = storage.saver(self._publish, self._pause_run)
         self.graph = chat_graph(modes).copy({"checkpointer": self.saver})
         self.spend = SpendControl(storage.spend, registry.spend)
+        self.afterwards = Afterwards(storage, registry, self.memory, self.spend, clock)
         self._storage = storage
         self._registry = registry
         self._runs: dict[str, Run] = {}
         self._watching: asyncio.Task[None] | None = None
+        self.called_agents: CalledAgents | None = None
+        """What carries out the calls of tools that are agents."""
         self.for_others = False
         """Whether what is stopped here is left to other processes, without being paused: a worker's tasks."""
 
@@ -435,6 +459,10 @@ class Runner:
     def run_of(self, task_id: str) -> Run | None:
         """The run of a task that runs in this process."""
         return self._runs.get(task_id)
+
+    def agent_of(self, row: Task) -> Agent | None:
+        """The agent of a task as it is here; None where it is not."""
+        return self._registry.of(row).get(row.agent_id)
 
     def running(self) -> list[str]:
         """The threads whose tasks run in this process, or wait for their turn."""
@@ -540,9 +568,12 @@ class Runner:
             run = self.run_of(task_id)
             if run and what == "cancel":
                 run.cancel()
-            elif run and not run.reason:
-                self._pause_run(task_id)
-                if newest := await self.log.last(task_id):
+            elif run:
+                is_known = bool(run.reason)
+                run.pause(PauseReason.REQUESTED)
+                if what == "stop":  # also one that was asked to pause before
+                    run.model_calls.stop()
+                if not is_known and (newest := await self.log.last(task_id)):
                     self._publish([newest])  # its status, which another process changed
 
     async def _run(self, run: Run) -> Json:
@@ -585,23 +616,23 @@ class Runner:
         except GraphDrained:
             if run.reason == PauseReason.LEASE_LOST:
                 raise StaleOwner(run.row.session_id) from None
-            return await self._stopped(run, run.reason)
+            return await self._stop(run, run.reason)
         except StaleOwner:
             raise
         except asyncio.CancelledError:
-            result = await self._stopped(run, PauseReason.STOPPED)
+            result = await self._stop(run, PauseReason.STOPPED)
             if run.cancelled:
                 return result
             raise
         except DatabaseUnavailable as error:
-            await self._broken(run, error)
+            await self._keep(run, error)
             raise
         except Exception as error:
             await self._fail(run, error)
             raise
         if asked := question_of(out.get("__interrupt__", ())):
             return await self._wait(run, asked.id, asked.value)
-        return await self._end(run, dict(out["result"]))
+        return await self._finish(run, dict(out["result"]))
 
     async def _enter(self, run: Run) -> None:
         """Wait until the task may run.
@@ -615,14 +646,21 @@ class Runner:
             raise GraphDrained(run.reason)
         self.capacity.enter()
 
-    async def _end(self, run: Run, result: Json) -> Json:
+    async def _finish(self, run: Run, result: Json) -> Json:
+        """Store a run that has its result, and begin what follows it."""
         row = run.row
+        if self.called_agents and self._registry.calls_agents:
+            await self.called_agents.cancel_below(row)  # what is left of them in the background
+            if left := await self.called_agents.used_below(row, project(await self.log.read(row.task_id))):
+                result["usage"] = add_usages([result.get("usage") or {}, *left])
         if error := result.get("error"):
             await self._say(run, "task_failed", why=error)
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
+        await self.afterwards.remember(row)
         if result.get("mode") == WITHOUT_STEPS:
             await self.saver.drop_inside(row.session_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
+        self.afterwards.begin(row)
         return result
 
     async def _say(self, run: Run, name: str, **values: str) -> None:
@@ -635,35 +673,35 @@ class Runner:
         self.hub.publish(event)
         self.relay.send(run, event)
 
-    async def _pause(self, run: Run, reason: str) -> Json:
-        await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row.task_id, reason=reason)])
-        return stopped(run.row)
-
-    async def _stopped(self, run: Run, reason: str) -> Json:
+    async def _stop(self, run: Run, reason: str) -> Json:
         """Store a run that was stopped; another worker continues it unless a person asked for the pause."""
         if run.cancelled:
             return await self.end_cancelled(run.row, run.partial, run.cancelled_by)
         if self.for_others and run.reason != PauseReason.REQUESTED:
             logger.info("Task %s is handed over to another worker.", run.row.task_id)
             return stopped(run.row)
-        return await self._pause(run, reason)
+        if self.called_agents and reason == PauseReason.REQUESTED:
+            await self.called_agents.pause_below(run.row, "stop" if run.model_calls.stopped else "pause")
+        paused = Paused(task_id=run.row.task_id, reason=reason, partial=run.partial)
+        await self.move(run.row, TaskStatus.PAUSED, events=[paused])
+        return stopped(run.row)
 
-    async def _broken(self, run: Run, error: DatabaseUnavailable) -> None:
-        """Keep what can be kept of a task that the database failed; a worker leaves it until its lease expires."""
+    async def _keep(self, run: Run, error: DatabaseUnavailable) -> None:
+        """Keep a task resumable that the database failed, where that can be stored; else its lease expires.
+
+        A worker leaves it until then. A damaged database ends it.
+        """
         if isinstance(error, DatabaseDamaged):
             await self._fail(run, error)
         elif self.for_others:
             run.abandoned = True
         else:
-            await self._interrupt(run, str(error))
-
-    async def _interrupt(self, run: Run, reason: str) -> None:
-        """Keep a task resumable that the database failed; where even that cannot be stored, its lease expires."""
-        paused = Paused(task_id=run.row.task_id, reason=reason)
-        with suppress(DatabaseUnavailable):
-            await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
+            paused = Paused(task_id=run.row.task_id, reason=str(error))
+            with suppress(DatabaseUnavailable):
+                await self.move(run.row, TaskStatus.PAUSED, error=str(error), events=[paused])
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
+        """Store a run that waits for an answer, a moment or an event."""
         asked = asking_events(run.row.task_id, interrupt_id, question)
         if asked:
             await self._say(run, "task_waits", what=describe_question(question))
@@ -682,6 +720,7 @@ class Runner:
         )
 
     async def _fail(self, run: Run, error: Exception) -> None:
+        """Store a run that failed, and that its open calls have an unknown outcome."""
         row = run.row
         if isinstance(error, SegueError):
             text = error_text(error, await language_by_now(self.graph, row))
@@ -691,10 +730,15 @@ class Runner:
         else:
             text = f"{type(error).__name__}: {error}"
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
+        language = await language_by_now(self.graph, row)
+        left: Sequence[Event] = ()
         with suppress(StorageError):
             await self._say(run, "task_failed", why=text)
+            left = await self._open_calls(
+                row, lambda name: unknown_outcome("call_stopped_unknown", language, tool=name, why=text)
+            )
         failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
-        await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
+        await self.move(row, TaskStatus.ERROR, error=text, events=[*left, failed])
 
     async def _invoke(self, run: Run) -> Json:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
@@ -712,15 +756,28 @@ class Runner:
             if is_of_task(state, row.task_id) and not state.tasks and state.values.get("result"):
                 return {"result": state.values["result"]}
             given = resume_input(state, row)
+            if self.called_agents and self._registry.calls_agents:
+                await self.called_agents.continue_below(row)
+            if row.answer and (answered := answer_events(state, row)):
+                source = f"{state.config['configurable']['checkpoint_id']}/{row.answer['interrupt_id']}"
+                await self.saver.record(row.session_id, source, announce(*answered))
+        above = await self.callers(row)
         out: Json = await self.graph.ainvoke(
-            given, config, context=self._context(run), durability="sync", control=run.control
+            given, config, context=self._context(run, above), durability="sync", control=run.control
         )
         self.saver.check_saved(row.session_id)
         if "__interrupt__" in out and not question_of(out["__interrupt__"]):
             raise GraphDrained(run.reason)
         return out
 
-    def _context(self, run: Run) -> AppContext:
+    async def callers(self, row: Task) -> list[Task]:
+        """The tasks that called this one, the nearest first."""
+        found: list[Task] = []
+        while row.called_by:
+            found.append(row := await self.tasks.get(row.called_by))
+        return found
+
+    def _context(self, run: Run, above: Sequence[Task]) -> AppContext:
         row, registry = run.row, self._registry.of(run.row)
 
         async def notes(task_id: str) -> list[str]:
@@ -728,8 +785,13 @@ class Runner:
                 return []
             return list((await self.tasks.get(task_id)).notes)
 
+        async def subtasks(task_id: str) -> Sequence[Mapping[str, Any]]:
+            return spawned_data(await self._storage.sent_events.all(task_id, SPAWN))
+
         async def permissions(agent_id: str) -> Sequence[Grant]:
-            return await self._storage.permissions.in_task(row.session_id, agent_id, row.task_id)
+            rows = [row, *above]
+            found = [await self._storage.permissions.in_task(r.session_id, agent_id, r.task_id) for r in rows]
+            return [grant for grants in found for grant in grants]
 
         async def used_before() -> Json:
             return usage_by_events(project(await self.log.read(row.task_id)), registry.get(row.agent_id))
@@ -739,25 +801,31 @@ class Runner:
             partial(self._emit, run),
             used_before=used_before,
             said=SaidSoFar(self.tasks, row, notes, registry),
-            ledger=self._storage.ledger(row.session_id, run.fence),
+            ledger=self._storage.ledger(row.session_id, run.fence, [each.session_id for each in above]),
+            agent_calls=self.called_agents.of(row) if self.called_agents and registry.calls_agents else None,
             executor=registry.executor_of(row.agent_id),
             notes=notes,
+            subtasks=subtasks,
             clock=self.clock,
             permissions=permissions,
             record=partial(self.saver.record, row.session_id),
             pausing=lambda: bool(run.reason),
             cancelled=lambda: run.cancelled,
+            model_calls=run.model_calls,
             files=self._storage.files.get,
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.reply_language),
             reply_options=ReplyOptions.of(row.reply_options),
-            spending=self.spend.of(row.session_id, row.user_id, self.saver),
+            spending=self.spend.of(row.session_id, row.user_id, self.saver, above[-1] if above else None),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")
 
     async def request_pause(self, run: Run, requested: str) -> None:
-        """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
+        """Ask a task that runs here to stop at its next boundary; until then its status is pausing.
+
+        A stop also ends its model calls, which are made again if it is resumed.
+        """
         try:
             with suppress(IllegalTransition):  # it may just have ended
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
@@ -765,13 +833,37 @@ class Runner:
                 await self.move(run.row, status, requested=requested, act=Act("asked_to_pause"))
         finally:
             run.pause(PauseReason.REQUESTED)
+            if requested == "stop":
+                run.model_calls.stop()
 
     async def end_cancelled(self, row: Task, partial: str = "", by: str = SEGUE) -> Json:
-        """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
+        """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history.
+
+        First what it called is cancelled.
+        """
+        if self.called_agents:
+            await self.called_agents.cancel_below(row)
         result = await self.settle_task(row, partial)
-        ended = [Cancelled(task_id=row.task_id, partial=partial)]
+        language = await language_by_now(self.graph, row)
+        left = await self._open_calls(row, lambda name: left_open(name, {}, language))
+        ended = [*left, Cancelled(task_id=row.task_id, partial=result["answer"])]
         await self.move(row, TaskStatus.CANCELLED, result=result, events=ended, act=Act("cancelled", actor=by))
         return result
+
+    async def _open_calls(self, row: Task, result: Callable[[str], CallResult]) -> list[Event]:
+        """The results of calls that have none; of a graph of one's own, since the ledger has those of Segue's."""
+        running = project(await self.log.read(row.task_id)).running.values()
+        return [
+            ToolResult(
+                task_id=row.task_id,
+                index=call.index,
+                name=call.name,
+                arguments=call.arguments,
+                result=result(call.name).json(),
+            )
+            for call in running
+            if not (call.trace_id or call.step_id)
+        ]
 
     async def settle_task(self, row: Task, partial: str = "") -> Json:
         """Put what a task did into its thread's history, so that the thread can take another message."""
@@ -789,7 +881,11 @@ class Runner:
                 for observer in self.observers:
                     observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)
-        result = cancelled_result(row, partial, calls, unknown, project(await self.log.read(row.task_id)), agent)
+        known = project(await self.log.read(row.task_id))
+        for used in await self.called_agents.used_below(row, known) if self.called_agents else ():
+            known.usage.add(used)
+        partial = partial or known.partial
+        result = cancelled_result(row, partial, calls, unknown, known, agent)
         config = thread_config(row.session_id)
         state = await state_at(self.graph, config)
         if is_of_task(state, row.task_id):  # else the thread has gone on, or the task never began
@@ -827,6 +923,7 @@ class Runner:
             if self._watching is not None and not self._watching.done():
                 self._watching.cancel()
                 await asyncio.gather(self._watching, return_exceptions=True)
+            await self.afterwards.close()
             await self.notices.close()
             await self.leases.close()
             for observer in self.observers:

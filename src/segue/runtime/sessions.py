@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
+from langchain_core.messages import convert_to_openai_messages, messages_to_dict
 from langchain_core.runnables import RunnableConfig
 from pydantic import ValidationError
 
@@ -81,7 +81,10 @@ class Sessions:
         messages = state.values.get("messages")
         if not messages:
             raise UnknownThread(session_id)
-        return [_openai_form(message) for message in messages]
+        return [
+            {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}
+            for message in messages
+        ]
 
     async def list(
         self,
@@ -129,7 +132,7 @@ class Sessions:
         """
         return await self._storage.threads.get(session_id)
 
-    async def choices(self, session_id: str) -> Session | None:
+    async def settings(self, session_id: str) -> Session | None:
         """What was chosen for a session; None where nothing was."""
         return await self._storage.sessions.get(session_id)
 
@@ -161,7 +164,7 @@ class Sessions:
         check_session(session.session_id)
         await self._storage.sessions.create(session, title=_one_line(title), key=key)
 
-    async def choose(self, session: Session) -> None:
+    async def save_settings(self, session: Session) -> None:
         """Store what a session's messages use that name no agent or model.
 
         Raises:
@@ -172,6 +175,28 @@ class Sessions:
     async def rename(self, session_id: str, title: str) -> None:
         """Give a session a title; an empty one takes it back. Raises UnknownThread."""
         await self.change(session_id, SessionChanges(title=title))
+
+    async def make_title(self, session_id: str) -> str:
+        """Have the model of a session's agent name it, once; a name that it has, and what a person gives, stays.
+
+        Returns the title. Without a language model that is the first message, shortened.
+
+        Raises:
+            UnknownThread.
+            TaskError: none of its tasks has a result yet.
+        """
+        thread = await self.get(session_id)
+        if await self._storage.threads.is_titled(session_id):
+            return thread.title
+        tasks = await self._storage.tasks.list(thread_id=session_id, limit=-1)
+        answered = next((task for task in reversed(tasks) if task.result), None)
+        if answered is None:
+            raise TaskError(
+                "Session {session_id} has no answer yet: wait for it, then ask for a title.", session_id=session_id
+            )
+        if title := await self._runner.afterwards.title(answered):
+            await self.change(session_id, SessionChanges(title=title, is_made=True))
+        return (await self.get(session_id)).title
 
     async def change(self, session_id: str, changes: SessionChanges) -> None:
         """Change a session: all that is named, or nothing.
@@ -286,10 +311,8 @@ class Sessions:
 
     async def branches(self, session_id: str) -> Sequence[Branch]:
         """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
-        return [each for each in await self._storage.sessions.branches(session_id) if await self._exists(each)]
-
-    async def _exists(self, branch: Branch) -> bool:
-        return await self._storage.tasks.latest_of(branch.session_id) is not None
+        branches, tasks = await self._storage.sessions.branches(session_id), self._storage.tasks
+        return [each for each in branches if await tasks.latest_of(each.session_id) is not None]
 
     async def _conversation(self, session_id: str) -> Sequence[str]:
         """The session and the other branches of its conversation that exist."""
@@ -300,8 +323,8 @@ class Sessions:
         """Delete a session and its branches: tasks, messages, snapshots, events and calls; forks and exports stay.
 
         So do memory files, but without the entries that its tasks wrote, unless `keep_memory` keeps them. The session
-        of a conversation's bot is deleted with it. The database's file is rewritten without them. A copy that `recover`
-        made beside it is not changed.
+        of a conversation's bot is deleted with it, and those of called agents. The database's file is rewritten without
+        them. A copy that `recover` made beside it is not changed.
 
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
@@ -369,7 +392,10 @@ class Sessions:
             return True
 
     async def _delete_leased(self, session_id: str, keep_memory: bool) -> None:
-        """Delete a session that is leased, and the session of its bot."""
+        """Delete a session that is leased, the session of its bot, and those of the agents that it called."""
+        for below in await self._storage.tasks.below(session_id):
+            async with self._runner.leased(below):
+                await self._delete_leased(below, keep_memory)
         if bot := await self._storage.tasks.bot_of(session_id):
             async with self._runner.leased(bot):
                 with suppress(UnknownThread):  # it was never asked anything
@@ -425,10 +451,6 @@ def _check_requests(document: Any) -> None:
                 raise InvalidExport(f"its tasks.{place}.client_tools are not as Segue stores them")
         except (ValidationError, InvalidMessage, LookupError, TypeError, AttributeError) as error:
             raise InvalidExport(f"its tasks.{place} has wrong reply_options or client_tools") from error
-
-
-def _openai_form(message: BaseMessage) -> Json:
-    return {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}
 
 
 async def unfinished_conversation(tasks: Tasks, session_id: str) -> Task | None:

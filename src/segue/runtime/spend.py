@@ -64,13 +64,18 @@ class SpendControl:
         control._table, control._tenant, control._batch = table, tenant, batch
         return control
 
-    def of(self, thread_id: str, user_id: str, saver: FencedSaver | None = None) -> "RunSpending | None":
-        """The limits of a thread's calls; None where there are none. The `saver` stores the steps of those of a run."""
+    def of(
+        self, thread_id: str, user_id: str, saver: FencedSaver | None = None, within: Task | None = None
+    ) -> "RunSpending | None":
+        """The limits of a thread's calls; None where there are none. The `saver` stores the steps of those of a run.
+
+        They count in the task that they are `within`, and in its session.
+        """
         if self._limits.is_empty:
             return None
         if self._batch:
             thread_id, user_id, saver = self._counted(thread_id), f"{self._tenant}{user_id}", None
-        return RunSpending(self._table, self._limits, self.tenant_of(thread_id), thread_id, user_id, saver)
+        return RunSpending(self._table, self._limits, self.tenant_of(thread_id), thread_id, user_id, saver, within)
 
     def _counted(self, thread_id: str) -> str:
         """The name under which a thread's calls are counted."""
@@ -107,8 +112,12 @@ class SpendControl:
         """Whether there are no limits."""
         return self._limits.is_empty
 
-    async def is_raised(self, question: Mapping[str, Any]) -> bool:
-        """Whether a person raised the limit that a task asks about since it asked."""
+    async def is_raised(self, question: Mapping[str, Any], thread_id: str) -> bool:
+        """Whether the limit that a task asks about was raised since it asked, by a person or by the configuration."""
+        limits = self._limits.of_tenant(self.tenant_of(self._counted(thread_id)))
+        configured = getattr(limits, question["limit_name"], None)
+        if configured is None or configured > question["limit"]:
+            return True
         use = await self._table.use(question["scope"])
         asked = Raised(question["scope"], question["unit"], question["limit"]).allowed
         if use is None:
@@ -151,18 +160,21 @@ class RunSpending:
     thread_id: str
     user_id: str
     saver: FencedSaver | None = None
+    within: Task | None = None
+    """The task that called the agents down to this one."""
 
     async def reserve(
         self, task_id: str, agent: Agent, model: Model, request: ModelRequest, now: float
     ) -> "Room | Reached":
         limits = self.limits.of_tenant(self.tenant)
+        session_id = self.within.session_id if self.within else self.thread_id
         names: dict[ScopeKind, str] = {
-            "task": task_id,
-            "session": self.thread_id,
+            "task": self.within.task_id if self.within else task_id,
+            "session": session_id,
             "user": self.user_id,
             "agent": agent.agent_id,
         }
-        scopes = [*limited_scopes(limits, self.tenant, self.limits.day(now), names, self.thread_id)]
+        scopes = [*limited_scopes(limits, self.tenant, self.limits.day(now), names, session_id)]
         most = most_tokens(agent, request)
         call = PlannedCall(
             call_id=str(uuid.uuid4()),

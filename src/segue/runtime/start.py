@@ -27,14 +27,15 @@ from ..core.errors import (
     TaskUnfinished,
     UnknownMode,
     UnknownOption,
+    listed,
 )
 from ..core.events import Steered
-from ..core.message import ReplyOptions, check_memory_files
+from ..core.message import PERSONS, ReplyOptions, check_memory_files
 from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
 from ..core.records import Json, NewTask, RequestKey, Result, Session, Task
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
-from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session
+from ..core.task import ACTIVE, ANYBODY, OPEN, MessageOrigin, TaskStatus, check_session, is_known_user
 from ..core.timeline import Branch
 from ..memory.files import parts_of
 from ..models.transcript import whole_reply
@@ -46,7 +47,7 @@ from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
 from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
 from .relay import POLL_SECONDS
-from .run import state_at, thread_config
+from .run import known_facts, state_at, thread_config
 from .runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -83,14 +84,24 @@ class MessageOptions(TypedDict, total=False):
     answer is the result."""
     origin: MessageOrigin
     """What sends the message: sessions are listed apart by it."""
+    remember: bool
+    """Whether what the user said of themselves before is in the prompts, and what the message says is remembered."""
     memory_files: Mapping[str, str]
     """The paths of memory files by their names, for a flow to read: {"rules": "rules.md"}."""
+    ask_user: bool
+    """Whether the task may ask the user questions; by default as its agent does."""
+    review_plan: bool
+    """Whether a person reviews the task's plan before it runs; by default as its agent says."""
     reply_options: ReplyOptions
     """What is asked of the reply: instructions, the form of the answer, a required call, a model's settings."""
 
 
 _TEXTS = ("session_id", "agent", "mode", "user_id", "model", "language")
-_KINDS: Mapping[str, tuple[type, ...]] = {**dict.fromkeys(_TEXTS, (str, Enum)), "wait": (float, int)}
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(_TEXTS, (str, Enum)),
+    **dict.fromkeys((*PERSONS, "remember"), (bool,)),
+    "wait": (float, int),
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,7 @@ class Request:
     session_id: str | None = None
     agent: str = ""
     mode: str = ""
-    user_id: str = "default"
+    user_id: str = ANYBODY
     model: str = ""
     wait: float = 0.0
     steer: bool = False
@@ -115,6 +126,8 @@ class Request:
     """The run of a schedule that it is."""
     branch: Branch | None = None
     """The branch that it begins."""
+    called_by: Task | None = None
+    """The task of which it is a call, of an agent that is a tool."""
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -141,9 +154,13 @@ class Request:
         if isinstance(key := given.pop("idempotency_key", None), str):
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
             key = RequestKey.named(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
+        named = {name: given.pop(name) for name in (*PERSONS, "remember") if name in given}
+        changes = {name: value for name, value in named.items() if value is not None}
         if files := check_memory_files(given.pop("memory_files", None)):
+            changes["memory_files"] = files
+        if changes:
             asked: ReplyOptions = given.get("reply_options") or ReplyOptions()
-            given["reply_options"] = asked.model_copy(update={"memory_files": files})
+            given["reply_options"] = asked.model_copy(update=changes)
         return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -270,10 +287,12 @@ class Starter:
         )
         agent = self._registry.agent(request.agent or chosen.agent_id)
         mode, language = unlisted or self._mode(request, agent, beginning), self._registry.language(request.language)
+        files = await self._read_files(request, agent)
+        if files and not request.message.strip():  # prompts, titles and the search have a text
+            request = replace(request, message=", ".join(file.attachment.name for file in files))
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         await self._check(request, agent, thread_id)
-        _refuse_bot_session(request, beginning)
-        files = await self._read_files(request, agent)
+        _refuse_session_of_another(request, beginning)
         await self._registry.prepare(agent)
         taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
         offered = (
@@ -282,10 +301,12 @@ class Starter:
         names = [spec["function"]["name"] for spec in offered]
         self._check_memory_files(request, mode)
         request.reply_options.check(agent.agent_id, agent.protocol, mode, names)
+        if not unlisted:
+            request = await self._recalled(request, agent)
         if request.steer and (steered := await self._steered(thread_id, request, go_on)):
             return steered
         version = self._registry.version(agent)
-        leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
+        leaves = not (unlisted or request.called_by) and await self._dispatch.to_worker(agent.agent_id, mode, version)
         admitted = self._runner.capacity.admitted(None if leaves else Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
         keeping: _Keeping = self._files.kept(files) if files else nullcontext(([], []))
@@ -306,11 +327,21 @@ class Starter:
                 client_tools=offered,
                 reply_options=request.reply_options.json(),
                 origin=request.origin,
-                asked_by=[actor()],
+                asked_by=request.called_by.asked_by if request.called_by else [actor()],
+                called_by=request.called_by.task_id if request.called_by else None,
                 bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
             row = await self._created(asyncio.create_task(self._store(new, request, leaves, uploads)), leaves)
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
+
+    async def _recalled(self, request: Request, agent: Agent) -> Request:
+        """The request with what its user said of themselves before; what is sent by a schedule says nothing new."""
+        options = request.reply_options
+        if not options.remember or agent.remember == "off" or not is_known_user(request.origin, request.user_id):
+            return request
+        known = await known_facts(self._runner.memory, request.user_id)
+        changed = {"known": known, "remember": request.run is None}
+        return replace(request, reply_options=options.model_copy(update=changed))
 
     def _check_memory_files(self, request: Request, mode: str) -> None:
         """Refuse memory files that cannot have their path, or that nothing would read.
@@ -367,6 +398,14 @@ class Starter:
         if not mode:
             mode = beginning.default_mode if beginning.default_mode in self.modes else agent.mode
         self.check_mode(mode)
+        if mode in ("plan", "controller") and agent.background_tools:
+            raise InvalidMessage(
+                "The agent {agent} has tools in the background ({tools}), whose results cannot arrive later in the "
+                "mode {mode}: use the mode react, plan_react or lifecycle.",
+                agent=agent.agent_id,
+                tools=listed(agent.background_tools),
+                mode=mode,
+            )
         return mode
 
     async def _check(self, request: Request, agent: Agent, thread_id: str) -> None:
@@ -462,6 +501,12 @@ class Starter:
                 "Memory files cannot be added to an unfinished task: wait for its answer, or cancel it, then send the "
                 "message again."
             )
+        if named := [name for name in PERSONS if getattr(request.reply_options, name) is not None]:
+            raise InvalidMessage(
+                "The option {name} cannot be changed for an unfinished task: leave it out, or send the message after "
+                "the task.",
+                name=named[0],
+            )
         if row.mode == MODE:
             raise TaskUnfinished(thread_id, row.task_id, row.status)
         await self.control.check_resumable(row, None)
@@ -508,11 +553,15 @@ class Starter:
         return self._runner.run_of(row.task_id) is not None or await self.control.runs_elsewhere(row.task_id)
 
 
-def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
-    """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
-    conversation = beginning.conversation
-    if conversation and not conversation.is_over and request.origin != "conversation":
-        raise TaskUnfinished(conversation.session_id, conversation.task_id, conversation.status)
+def _refuse_session_of_another(request: Request, beginning: Beginning) -> None:
+    """Refuse a message to the bot of a conversation that goes on, or to an agent whose caller is not over.
+
+    The bot would take it for the user's, and the caller would get another answer than the one to its call.
+    """
+    conversation = None if request.origin == "conversation" else beginning.conversation
+    for owner in (conversation, None if request.called_by else beginning.caller):
+        if owner and not owner.is_over:
+            raise TaskUnfinished(owner.session_id, owner.task_id, owner.status)
 
 
 def _bot_of(conversation_id: str, message: str) -> str | None:

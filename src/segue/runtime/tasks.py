@@ -4,15 +4,17 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
 from ..checkpoints.spend import Spend
 from ..checkpoints.storage import Storage
+from ..core.agents import Budget
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
-from ..core.errors import KeyUsed, StorageError, TaskError
-from ..core.events import ASKING, Event
+from ..core.errors import InvalidPlan, KeyUsed, StorageError, TaskError
+from ..core.events import ASKING, AgentCalled, Event
+from ..core.lifecycle import SPAWN, SubTask, free_id, spawn
 from ..core.message import ReplyOptions
 from ..core.records import (
     Json,
@@ -26,6 +28,7 @@ from ..core.records import (
     WaitingTask,
     Worker,
     check_event,
+    spawned_data,
 )
 from ..core.spend import Period, UsageReport, UsageTotal, limit_of
 from ..core.task import ACTIVE, TaskStatus
@@ -56,7 +59,7 @@ def _delivery(question: Json, client: str) -> RequestKey:
 
 
 class Tasks:
-    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one."""
+    """The tasks of an app, as records: `list` them, `trace` one, `start` or `resume` one."""
 
     def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due, waits: Waits) -> None:
         self._storage = storage
@@ -66,14 +69,6 @@ class Tasks:
         self._runner = runner
         self._starter = starter
         self._control = starter.control
-
-    async def get(self, task_id: str) -> Task:
-        """One task.
-
-        Raises:
-            UnknownTask.
-        """
-        return await self._runner.tasks.show(task_id)
 
     async def list(
         self,
@@ -127,13 +122,14 @@ class Tasks:
     async def resumable(self) -> Sequence[ResumableTask]:
         """Every task to resume, oldest first: paused, or interrupted by the end of its process and left to no worker.
 
-        Those of a conversation's bot are excluded: they are resumed by the conversation.
+        Those of a conversation's bot are excluded, and those of called agents: the conversation and the caller resume
+        them.
         """
         found, tasks = [], self._runner.tasks
         for row, owner in await tasks.unfinished():
             if is_alive(owner) or row.requested == "cancel" or await self._control.dispatch.awaits_worker(row):
                 continue
-            if not await tasks.conversation_of(row.session_id):
+            if not (row.called_by or await tasks.conversation_of(row.session_id)):
                 interrupted = row.status != TaskStatus.PAUSED
                 found.append(ResumableTask(**vars(row), owner=owner, interrupted=interrupted))
         return found
@@ -161,8 +157,10 @@ class Tasks:
         """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state.
 
         Not those that wait for a client to carry out their calls, for the API of a conversation, a moment or an event.
+        What a called agent asks, its caller asks.
         """
         rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
+        rows = [row for row in rows if not row.called_by]
         found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.session_id)]
         return [task for task in found if task]
 
@@ -183,6 +181,7 @@ class Tasks:
             kind=asked["kind"],
             question=str(asked.get("question", "")),
             calls=[*asked.get("calls", ())],
+            choices=[*asked.get("choices", ())],
             answer=ANSWER_FORMS.get(asked["kind"], ""),
             problem=" ".join(str(each) for each in (asked.get("problem"), row.error) if each),
             interrupt_id=str(asked.get("interrupt_id", "")),
@@ -296,6 +295,52 @@ class Tasks:
         await self._storage.sent_events.send(task_id, name, data, key)
         self._due.wake()
 
+    async def spawn_subtask(
+        self,
+        task_id: str,
+        description: str,
+        *,
+        depends_on: Sequence[str] = (),
+        priority: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - the subtask's
+        subtask_id: str = "",
+        key: RequestKey | None = None,
+    ) -> str:
+        """Add a subtask to a lifecycle run, which takes it up after the subtasks under way; returns its id.
+
+        Raises:
+            UnknownTask.
+            TaskError: the task has ended, or is no lifecycle run.
+            InvalidPlan: the subtask cannot be carried out, or as many as the agent's `budget.subtasks` were added.
+        """
+        row = await self._runner.tasks.get(task_id)
+        known = await self.projection(task_id)
+        if not known.phase and row.mode != "lifecycle":
+            raise TaskError("Task {task_id} is no lifecycle run: it has no subtasks.", task_id=task_id)
+        over = TaskError("Task {task_id} has ended: send a new message for what is left.", task_id=task_id)
+        if row.is_over or known.phase in ("completed", "error"):
+            raise over
+        agent = self._runner.agent_of(row)
+        most = (agent.budget if agent else Budget()).subtasks
+        tasks = [SubTask(**item.as_dict()) for item in known.plan.values()]
+        for item in spawned_data(await self._storage.sent_events.all(task_id, SPAWN)):
+            if str(item.get("id")) not in {task.step_id for task in tasks}:
+                with suppress(InvalidPlan):
+                    tasks.append(spawn(tasks, item, most))
+        given = {
+            "id": subtask_id or free_id(tasks),
+            "description": description,
+            "dependencies": [*depends_on],
+            "priority": priority,
+            "timeout": timeout,
+        }
+        added = spawn(tasks, given, most)
+        await self.send_event(task_id, SPAWN, {**given, "id": added.step_id}, key)
+        known = await self.projection(task_id)
+        if known.phase in ("completed", "error") and added.step_id not in known.plan:
+            raise over  # it ended meanwhile
+        return added.step_id
+
     async def end_wait(self, task_id: str) -> None:
         """Continue a task here if its wait for a moment or an event is over, as whoever runs schedules would."""
         await self._waits.take(self._due.clock(), task_id)
@@ -321,6 +366,17 @@ class Tasks:
         calls = await self._storage.ledger(row.session_id).calls(task_id, after_call, limit)
         return TaskTrace(row, await self._runner.log.read(task_id, after_event, limit), calls)
 
+    async def whole_trace(self, task_id: str) -> TaskTrace:
+        """A task with its events and calls, and those of the agents that it called.
+
+        Raises:
+            UnknownTask.
+        """
+        found = await self.trace(task_id)
+        ids = [event.called_task_id for event in found.events if isinstance(event, AgentCalled)]
+        known = {each.task_id for each in await self._runner.tasks.called_by(task_id)} if ids else set()
+        return replace(found, called=[await self.whole_trace(each) for each in dict.fromkeys(ids) if each in known])
+
     async def projection(self, task_id: str) -> Projection:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""
         projection = Projection()
@@ -329,23 +385,10 @@ class Tasks:
                 projection.fold(event)
         return projection
 
-    def follow(
-        self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
-    ) -> AsyncGenerator[Event, None]:
-        """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
-
-        With `so_far` the live events begin with what was streamed of the answer before, as one token. Without `streams`
-        there are no deltas of a task that another process runs.
-
-        Raises:
-            DatabaseDamaged: so that not even this could be stored with the task.
-        """
-        return self._control.follow(task_id, after, so_far, streams=streams)
-
     def begin_and_follow(
         self, begin: Callable[[], Awaitable[Followed]], so_far: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """As `follow`, of the task that `begin` gives, with the number to begin after, once an event is asked for."""
+        """As `App.follow`, of the task that `begin` gives, with the number to begin after, once one is asked for."""
         return self._control.begin_and_follow(begin, so_far)
 
     def stop_following(self) -> None:
@@ -394,7 +437,7 @@ class Tasks:
         return await self._control.resume(task_id, model=model, remote=remote, **about)
 
     async def continue_raised(self) -> None:
-        """Continue the tasks that wait for a limit that a person raised since they asked."""
+        """Continue the tasks that wait for a limit that was raised since they asked."""
         await self._control.continue_raised()
 
     async def resume_with(self, task_id: str, checked: Json | None, wait: float = 0.0) -> Started:
@@ -419,7 +462,7 @@ class Tasks:
     async def stop(self, task_id: str) -> None:
         """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
         with suppress(TaskError, StorageError):  # it has just ended, or the database is away
-            row = await self.get(task_id)
+            row = await self._control.task(task_id)
             if row.status in ACTIVE and row.requested is None:
                 await self._control.pause(task_id, "stop")
 

@@ -226,7 +226,7 @@ class Dispatch:
 
     async def awaits_worker(self, row: Task | None) -> bool:
         """Whether a worker will run a task that no process runs now."""
-        if self._workers is None or row is None or row.status not in ACTIVE:
+        if self._workers is None or row is None or row.called_by or row.status not in ACTIVE:
             return False
         return await self._workers.is_queued(row.task_id) or await self.is_taken(row)
 
@@ -384,7 +384,7 @@ class Takeover:
             return None
 
     async def _can_take(self, row: Task) -> bool:
-        if row.status not in ACTIVE or await self._runner.tasks.conversation_of(row.session_id):
+        if row.status not in ACTIVE or row.called_by or await self._runner.tasks.conversation_of(row.session_id):
             return False
         if not self.can_run(row.agent_id, row.mode):
             logger.warning(

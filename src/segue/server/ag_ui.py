@@ -53,13 +53,13 @@ from jsonpatch import make_patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from ..core.calls import CLIENT_CALLS
+from ..core.calls import CLIENT_CALLS, CallResult
 from ..core.errors import InvalidAnswer, InvalidMessage, MemoryUnavailable
 from ..core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
 from ..core.message import AnswerFormat, ReplyOptions
 from ..core.records import Json, RequestKey, Task
 from ..core.reviews import RESPOND, list_decisions
-from ..core.task import ENDED, OPEN, TaskStatus
+from ..core.task import ANYBODY, ENDED, OPEN, TaskStatus
 from ..prompts.catalogue import Language
 from ..prompts.protocols import answer_schema, client_result, declined, question_text, stop_notice
 from ..runtime.message_files import fingerprint
@@ -319,7 +319,7 @@ async def begin_run(service: Service, tenant: Tenant, agent: str, run: RunInput,
     latest, last = await app.tasks.newest(thread_id), run.newest
     if latest and not run.resume:
         await end_stopped(service, latest)
-        latest = await app.tasks.get(latest.task_id)
+        latest = await app.task(latest.task_id)
     attempts = _attempts(service, tenant, agent, run)
     if last and last.id:
         key = replace(key, also=RequestKey(attempts.key(attempts.number(await attempts.last()) + 1), ""))
@@ -347,7 +347,7 @@ async def begin_run(service: Service, tenant: Tenant, agent: str, run: RunInput,
         session_id=thread_id,
         agent=agent,
         mode=(run.forwarded_props.mode if run.forwarded_props else "") or "",
-        user_id=tenant.stored("default"),
+        user_id=tenant.stored(ANYBODY),
         files=files,
         client_tools=[tool.model_dump() for tool in run.tools or ()],
         reply_options=run.reply_options,
@@ -836,9 +836,10 @@ class Translation:
             self._agents[named] = event
             return _subagent(event)
         del self._agents[named]
-        if error := event.result.get("error"):
-            return SubagentErrorEvent(subagent_run_id=named, message=str(error))
-        return SubagentFinishedEvent(subagent_run_id=named, result=event.result.get("success"))
+        result = CallResult.of(event.result)
+        if result.has_error:
+            return SubagentErrorEvent(subagent_run_id=named, message=result.error)
+        return SubagentFinishedEvent(subagent_run_id=named, result=result.value)
 
     def _suspend_agents(self, result: Json) -> Iterator[BaseEvent]:
         """End the agents in this run that did not end; one that waits or is paused goes on in a later run."""

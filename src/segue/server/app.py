@@ -4,11 +4,13 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -36,6 +38,7 @@ from .middleware import (
 from .routers import ROUTES
 from .settings import IMPORT, UPLOAD, ServerSettings
 
+_TITLE, _VERSION = "Segue", "1"
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
 _EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
 
@@ -66,9 +69,9 @@ def create_app(
 def build(settings: ServerSettings, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
     """The routes, the page and the layers, over the app that the lifespan gives."""
     application = FastAPI(
-        title="Segue",
+        title=_TITLE,
         description=_ABOUT,
-        version="1",
+        version=_VERSION,
         openapi_url=None,  # FastAPI's does not know the path below which the service is
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
@@ -89,9 +92,15 @@ def build(settings: ServerSettings, lifespan: Callable[[FastAPI], AbstractAsyncC
     return application
 
 
+@cache
+def _schema() -> dict[str, Any]:
+    """All services of a process have the same routes."""
+    return get_openapi(title=_TITLE, version=_VERSION, description=_ABOUT, routes=ROUTES)
+
+
 async def _describe(request: Request) -> Response:
     """The API as OpenAPI; its paths are below the one that the service is at, if there is one."""
-    schema, path = request.app.openapi(), request.scope["app_root_path"]
+    schema, path = _schema(), request.scope["app_root_path"]
     return JSONResponse({**schema, "servers": [{"url": path}]} if path else schema)
 
 

@@ -34,6 +34,8 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 """Asks for something about a conversation, not for an answer."""
+_KEYS = re.compile(r'"(?:titles?|tags?|follow_?ups?|suggestions?|quer(?:y|ies)|keywords?|emojis?)"', re.IGNORECASE)
+"""Names of fields in the output of a request about a conversation, whatever it asks for."""
 _MERGES = re.compile(r"\b(?:synthesi[sz]\w*|merge|combine)\b[^.!?\n]{0,60}\bresponses\b", re.IGNORECASE)
 """Asks to make one answer of several."""
 _ONLY = re.compile(
@@ -89,7 +91,8 @@ def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False
     own, quoted = _split(said[-1])
     if quoted == "conversation":
         own = f"{system}\n{own}"
-        return bool(_ASKS.search(own) and _ONLY.search(own) and not _names_tool(own))
+        asks = _ASKS.search(own) or _KEYS.search(own)
+        return bool(asks and _ONLY.search(own) and not _names_tool(own))
     asked = None if _names_tool(own) else _ASKS.search(own)
     if quoted == "message" and (_MERGES.search(own) or (asked and _SHORT.search(asked[0]) and _ONLY.search(own))):
         return True
@@ -165,7 +168,7 @@ async def ending(service: Service, task: Task, frames: AsyncGenerator[bytes, Non
 async def end(service: Service, task: Task) -> None:
     """Delete the session of such a request; what its client does not wait for any more is cancelled."""
     try:
-        if not (await service.app.tasks.get(task.task_id)).is_over:
+        if not (await service.app.task(task.task_id)).is_over:
             await service.app.cancel(task.task_id)
         await service.app.sessions.drop(task.session_id, _WAIT)
     except (TaskError, StorageError) as error:

@@ -13,11 +13,12 @@ from typing import NamedTuple, Self
 from ..core.errors import InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, ThreadExists
 from ..core.events import ApprovalRequested, QuestionAsked, Resumed
 from ..core.message import kind_of, media_type_of
-from ..core.records import KnownRequest, RequestKey, Task
-from ..core.task import ENDED, TaskStatus
+from ..core.records import Json, KnownRequest, RequestKey, Task
+from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.catalogue import language_of
 from ..prompts.protocols import asks_to_continue, go_on_request, left_out_notice, reply_notice
 from ..prompts.verdicts import own_words
+from ..runtime.reply import project
 from .requests import ChatMessage, File, refuse_files
 from .service import Begun, Service
 from .settings import CLIENT_SECONDS
@@ -59,9 +60,21 @@ class Conversation:
     """By digest."""
     note: str = ""
     """What the agent is told before the new message."""
+    is_chat: bool = False
+    """Whether the name is that of one chat, so that another first message is an edit of the first one."""
+    cache_key: str = ""
+    """What the client calls it to have its prompts cached; chats may share that."""
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage], name: str = "", parties: Sequence[str] = ()) -> Self:
+    def of(
+        cls,
+        messages: Sequence[ChatMessage],
+        name: str = "",
+        parties: Sequence[str] = (),
+        *,
+        is_chat: bool = False,
+        cache_key: str = "",
+    ) -> Self:
         """The conversation of a request's messages.
 
         Raises:
@@ -74,7 +87,7 @@ class Conversation:
         said = tuple(ClientMessage(each.role, each.text, (*_calls_of(each), *files)) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
-        return cls(name, parties, said, system, files)
+        return cls(name, parties, said, system, files, is_chat=is_chat, cache_key=cache_key)
 
     @property
     def message(self) -> str:
@@ -149,8 +162,11 @@ class Conversation:
         return replace(self, said=(*self.said[: place + 1], *self._new))
 
     def after(self, place: int) -> Self:
-        """What was said after that place."""
-        return replace(self, said=self.said[place + 1 :])
+        """What was said after that place, with the files of that."""
+        said = self.said[place + 1 :]
+        digests = {digest for each in said for digest in each.references}
+        files = {digest: file for digest, file in self.files.items() if digest in digests}
+        return replace(self, said=said, files=files)
 
     def answers(self, place: int) -> tuple[str, ...]:
         """The texts of the answers before that place."""
@@ -163,14 +179,24 @@ class Conversation:
 
     @property
     def key_of_chat(self) -> str:
-        """What the keys begin with under which its tasks are found by its name."""
-        return f"chat:{self._digest(self.name)}#"
+        """What the keys begin with under which its tasks are found by its name; empty without one."""
+        name = self.name or self.cache_key
+        return f"chat:{self._digest(name)}#" if name else ""
 
-    def text_before(self, notice: str) -> str | None:
-        """The beginning of the answer that ends with a notice, where the new message asks for its rest; else None."""
-        if self.new_files or not (self.shows(notice) and asks_to_continue(self.message)):
-            return None
-        return without_thoughts(self.last_answer).rpartition(notice)[0].removesuffix("\n\n")
+    def text_before(self, notices: Sequence[str]) -> str | None:
+        """The beginning of an answer that ends with a notice, where the new message asks for its rest; else None.
+
+        What an earlier such message got is part of it.
+        """
+        said, texts, asked = self.earlier, list[str](), "" if self.new_files else self.message
+        while said and said[-1].role == "assistant" and asks_to_continue(asked):
+            text = without_thoughts(said[-1].text)
+            notice = next((each for each in notices if plain(text).endswith(plain(each))), None)
+            if notice is None:
+                break
+            texts.insert(0, text.rpartition(notice)[0].removesuffix("\n\n"))
+            said, asked = said[:-2], said[-2].text if len(said) > 1 else ""
+        return "".join(texts) if texts else None
 
     def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""
@@ -212,21 +238,22 @@ def without_thoughts(text: str) -> str:
 
 def plain(text: str) -> str:
     """An answer whatever its white space, without the thoughts in front of it."""
-    return " ".join(without_thoughts(text).split())
+    return _words(without_thoughts(text))
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _by_digest(files: Sequence[File]) -> dict[str, File]:
-    return {hashlib.sha256(_content_of(file)).hexdigest(): file for file in files}
+    contents = [file[1] if isinstance(file, tuple) else file.url.encode() for file in files]
+    return {hashlib.sha256(content).hexdigest(): file for content, file in zip(contents, files, strict=True)}
 
 
 def _kind_of(file: File) -> str:
     if not isinstance(file, tuple):
         return "image"
     return kind_of(media_type_of(file[1]) or "text/plain")
-
-
-def _content_of(file: File) -> bytes:
-    return file[1] if isinstance(file, tuple) else file.url.encode()
 
 
 def _calls_of(message: ChatMessage) -> Sequence[str]:
@@ -268,23 +295,30 @@ class Answers:
     tenant: Tenant
     conversation: Conversation
 
-    async def note(self, text: str, task: Task, after: int) -> None:
+    async def note(
+        self, text: str, task: Task, after: int, before: Sequence[str] = (), *, is_stored: bool = True
+    ) -> None:
         """Note that the conversation's client is sent this answer of a task, whose request continued it after an event.
 
-        An answer that goes on is one with what was there.
+        An answer that goes on is one with what was there. `before` are the texts that the client is sent before it as
+        messages of their own.
         """
         said = self.conversation
         if said.is_continued:
             said, text = replace(said, said=said.asked_before), said.last_answer + text
         if not plain(text):
             return
+        stored: Json = {} if is_stored else {"store": False}
+        if said.cache_key:
+            await self.service.app.tasks.note(task, _delivery(task, stored))
         attempts = Attempts(self.service, self.tenant.stored(said.key_of_answer(text)))
         last = await attempts.last()
         if last and last.task_id == task.task_id:
             return
-        answers = said.answers(len(said.said))
-        about = {"after": after, "chain": _chain(answers), "follows": _chain(answers[-1:])}
-        await self.service.app.tasks.note(task, RequestKey(attempts.key(attempts.number(last) + 1), "", about))
+        answers = (*said.answers(len(said.said)), *filter(None, map(plain, before)))
+        about: Json = {"after": after, "chain": _chain(answers), "follows": _chain(answers[-1:])}
+        name = attempts.key(attempts.number(last) + 1)
+        await self.service.app.tasks.note(task, RequestKey(name, "", about | stored))
 
     async def find(self) -> Found | None:
         """The task of the last answer that is known.
@@ -297,6 +331,70 @@ class Answers:
                 return found
         return None
 
+    async def stopped(self, before: Found | None, *, goes_on: bool = False) -> Found | None:
+        """The task of the last answer, of which the client has only the beginning, or nothing as it stopped it.
+
+        It is the newest of the chat, or of the session of the last answer that is known, and has the same message.
+        Chats may share a cache key: a task that is found by one was asked all that the client says up to there, and its
+        answer was not delivered. `goes_on`: a task that its client left may not have been stopped.
+        """
+        said, place = self.conversation.said, len(self.conversation.earlier) - 1
+        asked = [at for at, each in enumerate(said[:-1]) if each.role == "user"]
+        if not asked:
+            return None
+        tasks = await self.tasks_of_chat()
+        newest = await self.service.app.tasks.newest(before.task.session_id) if before else None
+        answered = [] if before and before.place == place else [at for at in asked if at < place][-1:]
+        is_named = bool(self.conversation.name)
+        for task in tasks if newest is None else [newest, *tasks]:
+            if before and task.task_id == before.task.task_id:
+                continue
+            is_sure = is_named or task is newest
+            for at in reversed(asked):
+                is_shown = at in answered
+                if not (is_shown or at > place) or not _is_related(task.message, said[at].text):
+                    continue
+                if is_sure or (await self._was_asked(task, at) and (is_shown or await self._was_left(task, at))):
+                    text = plain(self.conversation.last_answer) if is_shown else ""
+                    if (goes_on and not text) or await self.has_begun(task, text):
+                        return Found(task, 0, place if is_shown else at)
+        return None
+
+    async def _was_asked(self, task: Task, place: int) -> bool:
+        """Whether all that its client said after the last answer and up to a place was said to a task.
+
+        The session's earlier tasks, which the client left too, were asked the beginning of that.
+        """
+        until = replace(self.conversation, said=self.conversation.said[: place + 1], note="")
+        if _words(task.message) in (_words(until.message), _words(until.first_message)):
+            return True
+        rest = _words(until.message)
+        for each in await self.service.app.tasks.list(session_id=task.session_id, limit=_KNOWN):
+            if rest == _words(each.message):
+                return True
+            end = f" {_words(each.message)}"
+            if not rest.endswith(end):
+                break
+            rest = rest.removesuffix(end)
+        return False
+
+    async def _was_left(self, task: Task, place: int) -> bool:
+        """Whether a client did not read the answer to its message at a place: it was not sent it, or says so."""
+        after = self.conversation.said[place + 1].text
+        return after.lstrip().startswith(_LEFT) or not await self.service.app.tasks.known(_delivery(task))
+
+    async def has_begun(self, task: Task, shown: str) -> bool:
+        """Whether what a client shows is the beginning of a task's answer, which it did not read to the end.
+
+        A task that its client stopped has stopped then.
+        """
+        task = await self.service.stopped(task.task_id)
+        if task.status in (TaskStatus.WAITING, TaskStatus.ERROR) or not (shown or task.requested == "stop"):
+            return False
+        events = await self.service.app.tasks.events(task.task_id)
+        written = (task.result or {}).get("answer") or project(events).partial
+        return task.status in ACTIVE or plain(str(written)).startswith(shown)
+
     async def newest(self) -> Found | None:
         """The newest task of the chat that the client names; None without a name."""
         task = next(iter(await self.tasks_of_chat()), None)
@@ -304,7 +402,7 @@ class Answers:
 
     async def tasks_of_chat(self) -> list[Task]:
         """The last tasks of the sessions of the chat that the client names, its forks among them, the newest first."""
-        if not self.conversation.name:
+        if not self.conversation.key_of_chat:
             return []
         attempts = Attempts(self.service, self._key_of_chat)
         sessions = dict.fromkeys(known.session_id for known in await attempts.newest())
@@ -313,7 +411,7 @@ class Answers:
 
     def named(self, key: RequestKey | None) -> RequestKey | None:
         """The key of a request that begins a task, which is found by the name of its chat, too."""
-        if key is None or not self.conversation.name:
+        if key is None or not self.conversation.key_of_chat:
             return key
         return replace(key, also=RequestKey(f"{self._key_of_chat}{time.time_ns()}", "", key.about, key.also))
 
@@ -334,7 +432,7 @@ class Answers:
         asked = next((each.text for each in reversed(said[:place]) if each.role == "user"), "")
         ranked: list[tuple[int, bool, Found]] = []
         for known in await attempts.newest(_KNOWN):
-            task = await self.service.app.tasks.get(known.task_id)
+            task = await self.service.app.task(known.task_id)
             is_same, is_related = known.about.get("chain") == chain, _is_related(task.message, asked)
             is_next = not answers or known.about.get("follows") == follows
             if not (is_named or (is_related and is_next) or (is_same and answers)):
@@ -348,6 +446,15 @@ class Answers:
         rank, _, best = max(ranked, key=lambda each: each[:2])
         sessions = {found.task.session_id for other, _, found in ranked if other == rank}
         return best if is_named or len(sessions) == 1 else None
+
+
+_LEFT = "<turn_aborted>"
+"""How codex begins what it says after a message whose answer it did not read to the end."""
+
+
+def _delivery(task: Task, about: Json | None = None) -> RequestKey:
+    """The name by which it is noted that the client of a task was sent an answer."""
+    return RequestKey(f"delivered:{task.task_id}", "", about or {})
 
 
 def _chain(answers: Sequence[str]) -> str:
@@ -447,13 +554,12 @@ async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
         with service.starting_task(tenant, task.session_id):
             return (await service.app.tasks.resume(task.task_id))[0]
     except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
-        return await service.app.tasks.get(task.task_id)
+        return await service.app.task(task.task_id)
 
 
 async def end_stopped(service: Service, task: Task) -> None:
     """End a task whose client left: the history has what it did, and no call that it had decided runs any more."""
-    if task.requested == "stop":
-        await service.until_stopped(task.task_id)
+    if (await service.stopped(task.task_id)).requested == "stop":
         with suppress(TaskError):  # it has its answer
             await service.app.cancel(task.task_id)
 
@@ -488,7 +594,7 @@ async def unused_session(service: Service, tenant: Tenant, session_id: str) -> s
     """The stored name of a session that does not exist: the given one, else with a number."""
     name, number = session_id, 1
     sessions, tasks = service.app.sessions, service.app.tasks
-    while await tasks.newest(tenant.stored(name)) or await sessions.choices(tenant.stored(name)):
+    while await tasks.newest(tenant.stored(name)) or await sessions.settings(tenant.stored(name)):
         number += 1
         name = f"{session_id}.{number}"
     return tenant.stored(name)

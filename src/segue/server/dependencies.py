@@ -9,6 +9,7 @@ from fastapi.security import HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 
 from ..core.records import RequestKey
+from . import pages
 from .errors import ErrorBody, JsonResponse
 from .middleware import LONGEST, NAME
 from .service import Service
@@ -34,6 +35,13 @@ SessionId = Annotated[str, Path(examples=["session_123"])]
 Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
 Before = Annotated[str | Unset, Query(max_length=1000, description="The `next` of the page before.")]
 
+
+async def _page(limit: Limit = 500, before: Before = None) -> pages.Asked:
+    return pages.Asked(limit, before)
+
+
+PageDep = Annotated[pages.Asked, Depends(_page)]
+"""The page of a list that is rarely longer than one."""
 IdempotencyKey = Annotated[
     str, Header(max_length=255, description="The same key with the same request again does nothing twice.")
 ]

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from ..core import errors
 from ..core.records import Task
@@ -227,6 +227,7 @@ def not_found(
         "graph",
         "mcp_server",
         "memory",
+        "fact",
         "file",
         "rehearsal",
         "backtest",
@@ -286,6 +287,7 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.MemoryUnavailable, 503),
     (errors.UnknownSnapshot, 422),
     (errors.InvalidAnswer, 422),
+    (errors.InvalidPlan, 422),
     (errors.InvalidExport, 422),
     (errors.NotAnApprover, 403),
     (errors.InvalidMessage, 422),
@@ -296,6 +298,7 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.DamagedSession, 409),
     (errors.StorageError, 503),
     (errors.ToolServerUnavailable, 502),
+    (errors.MissingExtra, 501),
     (errors.ConfigurationError, 422),
     (errors.ModelError, 502),
 )
@@ -304,6 +307,16 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
 def status_of(error: errors.SegueError) -> int:
     """The HTTP status of one of Segue's errors; 500 for one that no request should bring about."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+class Uninstalled:
+    """Answers every request to a protocol with the extra that it needs."""
+
+    def __init__(self, error: errors.MissingExtra) -> None:
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise self._error
 
 
 def language_of(scope: Scope) -> Language:
@@ -341,7 +354,7 @@ def respond(
 ) -> JsonResponse:
     """The answer that describes an error; the log has it with the same id, and the trace of what the server caused."""
     error_id = new_error_id()
-    trace = cause if status >= 500 else None
+    trace = None if status < 500 or isinstance(cause, errors.MissingExtra) else cause
     level = logging.ERROR if status >= 500 else logging.INFO
     logger.log(level, "problem", extra={"error_id": error_id, "type": kind, "status": status}, exc_info=trace)
     body = error_body(kind, message, error_id, task_id)

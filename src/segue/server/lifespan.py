@@ -95,7 +95,7 @@ class AutoResume:
                 ids = await self.find(paused=False)
 
     async def _continue_raised(self) -> None:
-        """Continue what waits for a limit that was raised before the service was killed."""
+        """Continue what waits for a limit that was raised while the service did not run, by a person or in the file."""
         try:
             await self._service.app.tasks.continue_raised()
         except SegueError:

@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Header
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..core.actor import acting
 from ..core.environment import need_extra
-from ..core.errors import SegueError
+from ..core.errors import MissingExtra, SegueError
 from ..prompts.catalogue import render_over_http
 from .dependencies import ServiceDep, TenantDep, routes
-from .errors import Problem, language_of, not_found, refusal
+from .errors import Problem, Uninstalled, language_of, not_found, refusal
 from .service import Service
 from .tenants import Tenant
 
@@ -61,8 +60,11 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
     With several worker processes each request stands alone, so that any worker takes it. A single one keeps sessions of
     clients before version 2026-07-28: it can ask them for input, and they can resume a stream.
     """
-    if find_spec("mcp") is None:
-        yield
+    try:
+        need_extra("The MCP server", "mcp", "mcp")
+    except MissingExtra as error:
+        with _serving(application, Uninstalled(error)):
+            yield
         return
     from ..mcp import AgentServer, SessionManager
 
@@ -83,11 +85,17 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
 
     agents = AgentServer(service.app, _prefix_of, admit, _describe, lambda: service.agents)
     manager = SessionManager(agents.server, stateless=not service.settings.one_process)
-    route = Route(PATH, _Endpoint(service, manager), methods=None)
-    application.router.routes.append(route)
-    try:
+    with _serving(application, _Endpoint(service, manager)):
         async with manager.run():
             yield
+
+
+@contextmanager
+def _serving(application: FastAPI, endpoint: ASGIApp) -> Iterator[None]:
+    route = Route(PATH, endpoint, methods=None)
+    application.router.routes.append(route)
+    try:
+        yield
     finally:
         application.router.routes.remove(route)
 

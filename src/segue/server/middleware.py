@@ -21,6 +21,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.actor import acting
+from ..core.decision import check_storable
 from ..core.json import DEEPEST, Outline
 from .errors import Problem, answer_http, internal, refusal
 from .run import logger
@@ -174,7 +175,10 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        limit = self._limit_of(scope["path"])
+        path = scope["path"]
+        while path and path not in self._own:
+            path = path.rpartition("/")[0]
+        limit = self._own.get(path, self._usual)
         try:
             async with asyncio.timeout(limit.seconds):
                 messages = await _read(scope, receive, limit.most)
@@ -195,11 +199,6 @@ class BodyLimit:
             return await receive() if message is None else message
 
         await self._app(scope, replay, send)
-
-    def _limit_of(self, path: str) -> Limit:
-        while path and path not in self._own:
-            path = path.rpartition("/")[0]
-        return self._own.get(path, self._usual)
 
 
 async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | None:
@@ -238,7 +237,7 @@ def _find_problem(body: bytes, limit: Limit) -> Problem | None:
 def _has_half_character(body: bytes) -> bool:
     """Whether a name or a text of the JSON has a lone surrogate, which cannot be encoded."""
     try:
-        json.dumps(json.loads(body), ensure_ascii=False).encode()
+        check_storable(json.loads(body))
     except UnicodeEncodeError:
         return True
     except ValueError:  # the route says what is wrong
@@ -295,7 +294,8 @@ class HeadAsGet:
 class BelowPath:
     """Takes away what the service's own paths begin with: where it is mounted, and the path that it is served below.
 
-    A request without that path came through a proxy that strips it.
+    A request without that path came through a proxy that strips it. A path of an API is the same with a slash at its
+    end: clients add one to an address, and do not follow a redirect of what they post.
     """
 
     def __init__(self, app: ASGIApp, path: str = "") -> None:
@@ -312,6 +312,8 @@ class BelowPath:
             return await RedirectResponse(target)(scope, receive, send)
         if self._path and path.startswith(f"{self._path}/"):
             path = path.removeprefix(self._path)
+        if (bare := path.removesuffix("/")).startswith(API):
+            path = bare
         below = {"path": path, "raw_path": quote(path).encode(), "root_path": "", "app_root_path": root + self._path}
         await self._app({**scope, **below}, receive, send)
 

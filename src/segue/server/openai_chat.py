@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from ..core.errors import TaskError
 from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
-from ..core.task import ACTIVE, ENDED, TaskStatus
+from ..core.task import ACTIVE, ANYBODY, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
 from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
@@ -166,6 +166,8 @@ class Completion:
     """Whether the service, which stops, resumes the task when it starts again."""
     shown: str = ""
     """What the client has of the answer already, which is not sent again."""
+    is_appended: bool = False
+    """Whether the client shows the text as the end of the message before."""
     note: Callable[[str], Awaitable[None]] | None = None
     """Notes what the client has been sent, before the end of that; None for an answer that no request continues."""
     sent: str = ""
@@ -220,7 +222,15 @@ class Completion:
         if self._as_json:
             return self._unseen(self.text(result))
         parts = self._reply.end(self.text(result))
-        return "".join(delta["content"] for part in parts for delta in self._delta(part))
+        text = "".join(delta["content"] for part in parts for delta in self._delta(part))
+        return text if text or self.sent else self._complete(result)
+
+    def _complete(self, result: Json) -> str:
+        """The sentence for a client that has all of the answer and asks for the rest."""
+        if not self.shown or result["status"] != "done":
+            return ""
+        self.sent = (BREAK if self.is_appended else "") + stop_notice("done", self.row.reply_language)
+        return self.sent
 
     def calls(self, result: Json) -> list[Json]:
         """The calls that the task waits for the client to carry out."""
@@ -252,7 +262,7 @@ class Completion:
         if waiting_calls(result):
             return self._reply.text
         text = self._reply.text
-        separator = "\n\n" if text and not text.endswith("\n\n") else ""
+        separator = BREAK if (text or self.is_appended) and not text.endswith(BREAK) else ""
         return text + separator + reply_notice(result["question"], language)
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
@@ -266,6 +276,7 @@ class Completion:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
         text, refused = self.text(result).removeprefix(self.shown), bool(result.get("refused"))
+        text = text or self._complete(result)
         content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
@@ -298,7 +309,7 @@ async def _chunks(
 ) -> AsyncGenerator[bytes, None]:
     task_id = completion.row.task_id
     yield _frame(completion.chunk({"role": "assistant", "content": ""}))
-    async with aclosing(events_of(service, task_id, after, so_far=True)) as events:
+    async with aclosing(events_of(service, task_id, after, so_far=True, takes_over=True)) as events:
         async for event in events:
             for delta in completion.deltas(event):
                 yield _frame(completion.chunk(delta))
@@ -324,7 +335,7 @@ async def result_of(service: Service, tenant: Tenant, completion: Completion) ->
     """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
     result = await outcome(service.app, tenant, completion.row.task_id)
     if service.draining and service.settings.resume and result["status"] == "paused":
-        completion.resumed = (await service.app.tasks.get(result["task_id"])).resumes_itself
+        completion.resumed = (await service.app.task(result["task_id"])).resumes_itself
     return result
 
 
@@ -468,14 +479,18 @@ class CompletionTasks:
         if conversation.results:
             return await self._resume_with_results(conversation, key if last is None else asked)
         if last and last.digest == self._digest_of_options():
-            task = await self._app.tasks.get(last.task_id)
+            named = last.task_id
+            task = await self._app.task(named) if retries else await self._service.stopped(named)
             over = task.is_over
             if task.requested == "stop" and not retries:
                 await end_stopped(self._service, task)
             elif not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
+                self.shown = self._shown(task) or ""
                 with self._service.delivering(task.task_id):
-                    return await rejoin(self._service, self._tenant, task), 0
+                    return await rejoin(self._service, self._tenant, task), last.seq
         found = await self._before(conversation)
+        if found is None and conversation.is_chat and not conversation.earlier:
+            await self._leave(await self.answers.tasks_of_chat())
         if found is None:
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             readable = conversation.readable(self._accepted)
@@ -486,12 +501,10 @@ class CompletionTasks:
         """Answer the message after the answer of a task: in its session, or in a fork where that has gone on."""
         before, after, place, is_only = found
         is_next = place == len(conversation.earlier) - 1
-        for resumed in (True, False):
-            shown = conversation.text_before(stop_notice("paused", before.reply_language, resumed=resumed))
-            if is_next and shown is not None:
-                self.shown = shown
-                await self._app.tasks.join(before, key, after)
-                return await rejoin(self._service, self._tenant, before), after
+        if is_next and (shown := self._shown(before)) is not None:
+            self.shown = shown
+            await self._app.tasks.join(before, key, after)
+            return await rejoin(self._service, self._tenant, before), after
         if conversation.is_continued and is_next:
             if before.status == TaskStatus.WAITING:
                 return before, await self._app.tasks.ask_again(before, key, after)
@@ -505,27 +518,32 @@ class CompletionTasks:
         files = readable.new_files
         if latest.task_id != before.task_id:
             thread_id = await fork_after(self._service, self._tenant, before, key)
-            await self._leave(before, latest if is_only else None)
+            left = await self._sharing(before) if self._conversation.name else [latest] if is_only else []
+            await self._leave(left)
             return await self._start(message, files, thread_id, key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
             return await self._answer(conversation.until(place), before, after, key)
         return await self._start(message, files, before.session_id, key, steer=True)
 
+    def _shown(self, task: Task) -> str | None:
+        """What the client has of the answer of a task that was paused, where it asks for the rest."""
+        notices = [stop_notice("paused", task.reply_language, resumed=resumed) for resumed in (True, False)]
+        return self._conversation.text_before(notices)
+
     @property
     def _accepted(self) -> Collection[str]:
         """The kinds of files that the agent's model reads beside text."""
         return self._app.agents.accepted(self._app.agents.agent(self._options["agent"]))
 
-    async def _leave(self, before: Task, latest: Task | None) -> None:
-        """Cancel what asks a person in the place of which another message was written after the task `before`.
+    async def _leave(self, left: Iterable[Task]) -> None:
+        """Cancel what asks a person, or was stopped, in the place of which another message was written.
 
-        That is the latest task of the session; in a chat that the client names, that of each session with `before`.
         A message that quotes what a task asks is about the conversation, and leaves the task.
         """
-        left = await self._sharing(before) if self._conversation.name else filter(None, [latest])
         message = plain(self._conversation.message)
         for task in left:
+            await end_stopped(self._service, task)
             if task.status != TaskStatus.WAITING:
                 continue
             question = await self._app.question(task.task_id)
@@ -583,7 +601,7 @@ class CompletionTasks:
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await resume_with_results(*given, key, self._reply_options)
         if row.status not in ACTIVE:
-            row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row.task_id))
+            row = await rejoin(self._service, self._tenant, await self._app.task(row.task_id))
         return row, after
 
     def _digest_of_options(self) -> str:
@@ -599,15 +617,19 @@ class CompletionTasks:
 
         A client that rewrites what was said before is recognised by the answers that it was sent, then by its chat.
         """
-        if not conversation.asked_before:
-            return None
         place = len(conversation.earlier) - 1
+        for unanswered in reversed(range(place + 1, len(conversation.said) - 1)):
+            last = await self._attempts(conversation, conversation.said[: unanswered + 1]).last()
+            if last and (task := await self._app.task(last.task_id)).requested == "stop":
+                return Found(task, last.seq, unanswered)
         attempts, shown = self._attempts(conversation, conversation.asked_before), plain(conversation.last_answer)
-        newest, matching = None, []
-        for attempt in await attempts.newest():
-            task = await self._app.tasks.get(attempt.task_id)
+        newest, matching, begun = None, [], None
+        for attempt in await attempts.newest() if conversation.asked_before else ():
+            task = await self._app.task(attempt.task_id)
             found = Found(task, attempt.seq, place)
             newest = newest or found
+            if begun is None and await self.answers.has_begun(task, shown):
+                begun = found
             if plain(str((task.result or {}).get("answer") or "")) == shown or await asks(
                 self._service, task, conversation
             ):
@@ -616,9 +638,12 @@ class CompletionTasks:
             latest = await self._app.tasks.newest(found.task.session_id)
             if latest and latest.task_id == found.task.task_id:
                 return found
-        if matching:
-            return matching[0]._replace(is_only=len(matching) == 1)
-        return await self.answers.find() or newest or await self.answers.newest()
+        if begun and not matching:
+            return begun
+        known = matching[0]._replace(is_only=len(matching) == 1) if matching else None
+        if conversation.asked_before:
+            known = known or await self.answers.find() or newest or await self.answers.newest()
+        return await self.answers.stopped(known) or known
 
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
@@ -635,6 +660,8 @@ _STREAM = {
     "description": "The completion; with `stream` server-sent events, one chunk each, and `[DONE]`.",
     "content": {"text/event-stream": {}},
 }
+_TEMPORARY = ("temporary:", "local:", "channel:")
+"""Begin ids that Open WebUI gives to several chats."""
 SessionName = Annotated[str | Unset, Header(max_length=LONGEST, pattern=NAME, description="Names the session.")]
 
 
@@ -734,24 +761,28 @@ async def chat_completions(
     service.refuse_while_draining()
     service.metrics.note_ignored("chat_completions", body.ignored)
     agent, mode = agent_and_mode(service, body.model)
-    name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or ""
-    user = x_openwebui_user_id or body.user or "default"
+    chat_id = x_openwebui_chat_id or ""
+    name = x_session_id or chat_id or (body.metadata or {}).get("session_id") or ""
+    user = x_openwebui_user_id or body.user or ANYBODY
     parties = (tenant.person, user, agent, mode)
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user), "origin": "chat_completions"}
     is_own = service.settings.background and is_in_background(body.messages, has_tools=bool(body.tools))
     service.open_stream(tenant)
-    note, shown = None, ""
+    note, shown, is_appended = None, "", False
     try:
         if is_own:
             row, after = await background.begin(service, tenant, body.messages, body, options, key), 0
         else:
-            conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
+            messages = await with_contents(service, tenant, body.messages)
+            is_chat = name == chat_id and not chat_id.startswith(_TEMPORARY)
+            conversation = Conversation.of(messages, name, parties, is_chat=is_chat)
             options["reply_options"] = body.reply_options(conversation.instructions)
             tasks = CompletionTasks(service, tenant, conversation, {**options, "client_tools": body.client_tools})
             row, after = await in_turn(partial(tasks.begin, x_stainless_retry_count, key))
             note, shown = partial(tasks.answers.note, task=row, after=after), tasks.shown
+            is_appended = conversation.is_continued
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-        completion = Completion(row, body.model, before, shown=shown, note=note)
+        completion = Completion(row, body.model, before, shown=shown, is_appended=is_appended, note=note)
         stops = "" if is_own else service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
@@ -776,14 +807,14 @@ _SHOULD_RETRY: Mapping[bool, Mapping[str, str]] = {True: {"x-should-retry": "fal
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:
     task_id = completion.row.task_id
-    async with aclosing(events_of(service, task_id, after)) as events:
+    async with aclosing(events_of(service, task_id, after, takes_over=True)) as events:
         async for event in events:
             for _ in completion.deltas(event):
                 pass
     result = await result_of(service, tenant, completion)
     headers = task_headers(tenant, completion.row)
     if result["status"] == "error":
-        is_over = (await service.app.tasks.get(task_id)).is_over
+        is_over = (await service.app.task(task_id)).is_over
         return JsonResponse({"error": error_of(result)}, 500 if is_over else 502, {**headers, **_SHOULD_RETRY[is_over]})
     whole = completion.whole(result)
     if completion.note:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.records import Json
@@ -9,29 +10,30 @@ from .errors import Problem
 
 Place = list[Any]
 """What the items of a list are sorted by, texts and numbers: no two have the same."""
-WHOLE = 500
-"""The items of a page of a list that is rarely longer."""
 
 
-def cut(
-    items: Iterable[Json],
-    limit: int,
-    before: str | None,
-    place_of: Callable[[Json], Place] | None = None,
-    *,
-    reverse: bool = False,
-) -> Json:
-    """A page of a list that is there as a whole; without `place_of`, in the order in which it only grows.
+@dataclass(frozen=True)
+class Asked:
+    """The page that is asked for, of a list that is there as a whole."""
 
-    Raises:
-        Problem: `before` is no place in it.
-    """
-    placed = [([number] if place_of is None else place_of(item), item) for number, item in enumerate(items)]
-    placed.sort(key=lambda each: each[0], reverse=reverse)
-    if before is not None and placed:
-        after = read_place(before, placed[0][0])
-        placed = [each for each in placed if (each[0] < after if reverse else each[0] > after)]
-    return page([item for _, item in placed[:limit]], placed[limit - 1][0] if len(placed) > limit else None)
+    limit: int
+    before: str | None
+
+    def cut(
+        self, items: Iterable[Json], place_of: Callable[[Json], Place] | None = None, *, reverse: bool = False
+    ) -> Json:
+        """The page; without `place_of`, in the order in which the list only grows.
+
+        Raises:
+            Problem: `before` is no place in it.
+        """
+        limit = self.limit
+        placed = [([number] if place_of is None else place_of(item), item) for number, item in enumerate(items)]
+        placed.sort(key=lambda each: each[0], reverse=reverse)
+        if self.before is not None and placed:
+            after = read_place(self.before, placed[0][0])
+            placed = [each for each in placed if (each[0] < after if reverse else each[0] > after)]
+        return page([item for _, item in placed[:limit]], placed[limit - 1][0] if len(placed) > limit else None)
 
 
 def page(items: list[Json], place: Place | None) -> Json:

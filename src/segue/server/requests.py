@@ -145,7 +145,7 @@ async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[
     """Continue a task by results of its calls and wait until it stops: what is new is another message, with files."""
     row, _ = await resume_with_results(service, tenant, task, results, "", None, ReplyOptions())
     await service.until_stopped(row.task_id)
-    return await service.app.tasks.get(row.task_id)
+    return await service.app.task(row.task_id)
 
 
 async def resume_with_results(

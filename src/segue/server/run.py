@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 import signal
 import sys
@@ -16,9 +17,11 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
+from ..core.environment import log_format
+from ..core.variables import masked
 from .settings import ServerSettings, check_address
 
-# Logs as JSON lines on standard error; messages are never logged.
+# Logs on standard error; messages are never logged.
 
 logger = logging.getLogger("segue.server")
 """The service's own; what an entry is about goes into `extra`."""
@@ -28,20 +31,28 @@ _QUIET = ("httpx", "httpcore", "openai", "asyncio")
 
 
 def configure_logs(stream: TextIO | None = None) -> None:
-    """Send every log, the libraries' too, to `stream` (standard error), a JSON object a line."""
+    """Send every log, the libraries' too, to `stream` (standard error): as text at a terminal, else as JSON lines.
+
+    Raises:
+        ConfigurationError: SEGUE_LOG_FORMAT is no format.
+    """
+    is_terminal = (stream or sys.stderr).isatty()
+    is_json = log_format(os.environ, is_terminal=is_terminal) == "json"
     processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         _without_colours,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso" if is_json else "%H:%M:%S", utc=is_json),
         structlog.processors.format_exc_info,
         _redact,
     ]
+    has_colours = is_terminal and not os.environ.get("NO_COLOR")
+    text = structlog.dev.ConsoleRenderer(colors=has_colours, exception_formatter=structlog.dev.plain_traceback)
     rendering: list[Any] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        structlog.processors.JSONRenderer(),
+        structlog.processors.JSONRenderer() if is_json else text,
     ]
     handler = logging.StreamHandler(stream) if stream else _StandardError()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
@@ -71,10 +82,10 @@ def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutabl
 
 
 def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take out what looks like a key; a library's message may quote one."""
+    """Take out what looks like a key, and values of an agents file's variables; a library's message may quote one."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = _SECRET.sub(r"\1***", value)
+            event[name] = _SECRET.sub(r"\1***", masked(value))
     return event
 
 

@@ -223,7 +223,8 @@ def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[An
     state = State(created_at=datetime.now(UTC).isoformat(timespec="seconds"), asked=asked)
     is_new = False
     try:
-        is_new = _is_empty(folder)
+        # at most what a process leaves that is killed before it has stored the state
+        is_new = all(file.name.startswith(".") for file in folder.iterdir())
         if not is_new and not _was_interrupted(folder, asked):
             raise FileExistsError(folder)
         (folder / STOP).unlink(missing_ok=True)
@@ -234,11 +235,6 @@ def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[An
             rmtree(folder, ignore_errors=True)
         raise
     return _run(folder, lock, state, make, tenant)
-
-
-def _is_empty(folder: Path) -> bool:
-    """Whether a folder has at most what a process leaves that is killed before it has stored the state."""
-    return all(file.name.startswith(".") for file in folder.iterdir())
 
 
 def _was_interrupted(folder: Path, asked: Json) -> bool:

@@ -191,10 +191,7 @@ class Service:
             has_left = False
 
         try:
-            if stopping := self._stops.get(task_id):
-                await asyncio.wait([stopping])
-            if (await self.app.tasks.get(task_id)).requested == "stop":
-                await self.until_stopped(task_id)
+            if (await self.stopped(task_id)).requested == "stop":
                 with suppress(TaskError):  # it waits for a person, or has ended
                     await self.app.tasks.resume(task_id)
             yield has_all
@@ -211,14 +208,24 @@ class Service:
         """Wait until a task ended, waits for a person, or is paused; what is to be resumed is resumed first."""
         if resumed := self.resuming.get(task_id):
             await resumed.wait()
-        async with aclosing(self.app.tasks.follow(task_id, _LIVE_ONLY)) as events:
+        async with aclosing(self.app.follow(task_id, _LIVE_ONLY)) as events:
             async for _ in events:
                 pass
+
+    async def stopped(self, task_id: str) -> Task:
+        """The task, which has stopped if its client left."""
+        if stopping := self._stops.get(task_id):
+            await asyncio.wait([stopping])
+        task = await self.app.task(task_id)
+        if task.requested != "stop":
+            return task
+        await self.until_stopped(task_id)
+        return await self.app.task(task_id)
 
     async def own_task(self, tenant: Tenant, task_id: str) -> Task:
         """A task of the tenant's; a 404 for any other."""
         try:
-            row = await self.app.tasks.get(task_id)
+            row = await self.app.task(task_id)
         except UnknownTask:
             raise not_found("task", task_id) from None
         if not tenant.owns(row.session_id):
@@ -232,7 +239,7 @@ class Service:
             KeyUsed: the key was used for another request.
         """
         known = await self.app.tasks.known(key)
-        return (await self.app.tasks.get(known.task_id), known.seq) if known else None
+        return (await self.app.task(known.task_id), known.seq) if known else None
 
     async def start(self, tenant: Tenant, message: str, key: RequestKey | None, **options: Any) -> Begun:
         """Start a task of the tenant's, or give its unfinished one the message where `steer` says so."""
@@ -299,6 +306,6 @@ class Service:
     async def own_session(self, tenant: Tenant, session_id: str) -> str:
         """The stored name of a session of the tenant's; a 404 where there is none."""
         thread_id = tenant.stored(session_id)
-        if not await self.app.tasks.newest(thread_id) and not await self.app.sessions.choices(thread_id):
+        if not await self.app.tasks.newest(thread_id) and not await self.app.sessions.settings(thread_id):
             raise not_found("session", session_id)
         return thread_id

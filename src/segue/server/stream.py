@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import cast
 from urllib.parse import quote
 
@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from ..core.errors import SegueError
-from ..core.events import Event
+from ..core.errors import SegueError, TaskError
+from ..core.events import Event, Paused, PauseReason
 from ..core.records import Json, Task
 from ..prompts.catalogue import problem_sentence, render_over_http
 from .errors import new_error_id
@@ -137,15 +137,36 @@ async def with_error_frames(
             yield frame
 
 
-def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
-    """The task's events, once it runs again where a restart had interrupted it."""
+_RELEASE_SECONDS = 5.0
+"""Seconds that a process which stops may take to release a session."""
+
+
+async def events_of(
+    service: Service, task_id: str, after: int, so_far: bool = False, *, takes_over: bool = False
+) -> AsyncGenerator[Event, None]:
+    """The task's events, once it runs again where a restart had interrupted it.
+
+    With `takes_over` it is resumed here where another process of the service pauses it meanwhile, as it stops.
+    """
 
     async def begin() -> tuple[str, int]:
         if resumed := service.resuming.get(task_id):
             await resumed.wait()
         return task_id, after
 
-    return service.app.tasks.begin_and_follow(begin, so_far)
+    is_closed, seen = False, after
+    async with aclosing(service.app.tasks.begin_and_follow(begin, so_far)) as events:
+        async for event in events:
+            is_closed = event.reason == PauseReason.CLOSED if isinstance(event, Paused) else is_closed
+            seen = event.seq or seen
+            yield event
+    if not (takes_over and is_closed and service.settings.resume) or service.draining:
+        return
+    with suppress(TaskError):  # another process was faster
+        await service.app.tasks.resume_with(task_id, None, wait=_RELEASE_SECONDS)
+    async with aclosing(events_of(service, task_id, seen)) as events:
+        async for event in events:
+            yield event
 
 
 def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:

@@ -19,6 +19,7 @@ from starlette.types import Scope
 
 from ..core.actor import HTTP, KEY
 from ..core.errors import ConfigurationError
+from ..core.task import ANYBODY
 
 SEPARATOR = ":"
 _NAME = "[A-Za-z0-9_-]{1,32}"
@@ -35,6 +36,8 @@ class Tenant:
     """The person whose key it is, if it names one."""
     roles: frozenset[str] | None = field(default=None, compare=False)
     """The roles of the key; None where there are no keys: all of them."""
+    is_one_person: bool = field(default=True, compare=False)
+    """Whether nobody else is this tenant: not with keys, which several people may have."""
 
     @classmethod
     def of_key(cls, name: str) -> Self:
@@ -42,7 +45,7 @@ class Tenant:
         found = KEY_NAME.fullmatch(name)
         assert found is not None
         person, tenant, roles = found.groups()
-        return cls(tenant, person or "", frozenset(roles.split("+")[1:]))
+        return cls(tenant, person or "", frozenset(roles.split("+")[1:]), is_one_person=False)
 
     @property
     def actor(self) -> str:
@@ -57,6 +60,10 @@ class Tenant:
     def stored(self, name: str) -> str:
         """The name of a session or a user as it is stored."""
         return self.prefix + name
+
+    def knows(self, user_id: str | None) -> bool:
+        """Whether a message with that user tells who it is from, so that what they said of themselves is used."""
+        return self.is_one_person or user_id not in (None, ANYBODY)
 
     def shown(self, stored: str) -> str:
         """The name as the tenant knows it."""

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from ..app import App
-from ..core.records import Hit, Json, Permission, Task, TaskTrace, Thread, WaitingTask
+from ..core.records import Hit, Json, Permission, Result, Task, TaskTrace, Thread, WaitingTask
 from ..core.task import TaskStatus
 from ..core.timeline import Snapshot
 from ..runtime.reply import PlanItem, Projection, Round
@@ -55,7 +55,7 @@ class TaskView(BaseModel):
     rating: int | None
     created_at: float
     updated_at: float
-    html: str | None = Field(description="with html=true the answer, rendered and sanitised")
+    html: str | None = Field(description="with html=true the answer behind its preamble, rendered and sanitised")
 
 
 class PermissionView(BaseModel):
@@ -211,8 +211,14 @@ def task_view(row: Task, tenant: Tenant) -> Json:
 
 def with_html(task: Json) -> Json:
     """A `TaskView` with its answer rendered."""
-    answer = (task["result"] or {}).get("answer")
-    return {**task, "html": render(str(answer)) if answer else None}
+    answer = own_answer(task["result"])
+    return {**task, "html": render(answer) if answer else None}
+
+
+def own_answer(result: Json | None) -> str:
+    """The answer without what the model said before calls."""
+    known = Result(result or {})
+    return known.answer.removeprefix(known.preamble)
 
 
 def session_view(row: Thread, tenant: Tenant) -> Json:
@@ -268,7 +274,7 @@ def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Ten
 
 async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     """The task's result with its ids and its status; of one that has none, why: its error, or its question."""
-    row = await app.tasks.get(task_id)
+    row = await app.task(task_id)
     result = row.result or {"success": False, "answer": "", "mode": row.mode}
     ids = {"task_id": task_id, "session_id": tenant.shown(row.session_id), "status": str(row.status)}
     described = {**result, **ids, "model": row.used_model or _own_model(app, row.agent_id)}

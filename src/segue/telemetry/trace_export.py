@@ -171,7 +171,7 @@ def _chat(task: _Task, event: ModelCalled) -> ReadableSpan:
         attributes["gen_ai.response.finish_reasons"] = [reason]
     if event.cost is not None:
         attributes["segue.cost"] = event.cost
-    if "error" in reply:
+    if event.is_refused:
         attributes["error.type"] = "model_error"
     elif task.content:
         attributes["gen_ai.output.messages"] = _messages("assistant", *_parts(reply), finish_reason=reason or "stop")

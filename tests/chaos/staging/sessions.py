@@ -58,6 +58,39 @@ CASES = (
     Case("save_document", "Files", {"name": "plan", "text": "First."}),
 )
 
+MORE = (
+    Case("subscribe", "Office", {"name": "Ada"}, "no_effect"),
+    Case("post_comment", "Office", {"text": "Well done."}, "no_effect"),
+    Case("schedule_call", "Office", {"customer": "Ada"}, "no_effect"),
+    Case("archive", "Office", {"name": "march"}, "no_effect"),
+    Case("record_sale", "Office", {"item": "lamp"}, "no_effect"),
+    Case("charge_fee", "Office", {"customer": "Ada"}, "hidden_effect"),
+    Case("order_flowers", "Service", {"kind": "roses"}, "hidden_effect"),
+    Case("rent_room", "Office", {"room": "2b"}, "left_behind", also=HALF),
+    Case("update_index", "Office", {"word": "lamp"}, "left_behind", also=HALF),
+    Case("save_report", "Office", {"name": "march", "text": "All is well."}, "left_behind", also=HALF),
+    Case("export_rows", "Office", {"name": "march"}, "left_behind", also=HALF),
+    Case("grant_points", "Office", {"customer": "Ada", "points": 5}, "not_idempotent"),
+    Case("rename_customer", "Office", {"name": "Ada", "new": "Eva"}, "not_idempotent"),
+    Case("move_document", "Office", {"name": "notes.txt", "to": "old.txt"}, "undo_incomplete"),
+    Case("next_job", "Office", {}, "writes_although_read_only"),
+    Case("issue_voucher", "Office", {"customer": "Ada"}, "result_differs"),
+    Case("split_stock", "Accounts", {"count": 30}, "invariant", also=HALF),
+    Case("enrol", "Office", {"name": "Bob"}, "check_too_early"),
+    Case("log_entry", "Office", {"text": "called"}),
+    Case("run_program", "Office", {"word": "hello"}, advice="could_be_idempotent"),
+    Case("zip_report", "Office", {"name": "march", "text": "All is well."}),
+    Case("copy_both", "Office", {"name": "Ada"}),
+    Case("hand_over", "Office", {"job": "print"}),
+    Case("link_latest", "Office", {"name": "notes.txt"}),
+    Case("file_defect", "Office", {"number": 7}, advice="could_be_idempotent"),
+    Case("make_download", "Office", {"name": "march"}),
+    Case("add_member", "Office", {"name": "Ada"}),
+    Case("delete_document", "Office", {"name": "notes.txt"}),
+    Case("count_words", "Office", {"name": "notes.txt"}),
+)
+"""Tools of other kinds, written before the rules that they are found by."""
+
 FRAGILE = {
     "workers": Case("admit", "Database", {"name": "Ada"}, "not_idempotent"),
     "reset": Case("order_paint", "Service", {"colour": "red"}, "hidden_effect"),

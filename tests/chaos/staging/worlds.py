@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from . import place
@@ -81,3 +82,23 @@ class Postgres:
     def snapshot(self) -> object:
         with self._connect(os.environ["STAGING_POSTGRES"]) as db:
             return {"stock": db.execute(f"SELECT item, count FROM {self._table}".encode()).fetchall()}
+
+
+class Office(Database):
+    """Rows, folders and files, of which some are there from the beginning."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(namespace)
+        self._folder = place.folder(namespace)
+        for name, lines in {"notes.txt": "Bob\nEve\n", "old.txt": "Old.\n", "jobs.txt": "print\nscan\n"}.items():
+            if not (self._folder / name).exists():
+                (self._folder / name).write_text(lines)
+
+    def snapshot(self) -> dict[str, Any]:
+        files = sorted(path for path in self._folder.rglob("*") if "staging.db" not in path.name)
+        found = {path.relative_to(self._folder).as_posix(): self._content(path) for path in files}
+        return {**super().snapshot(), "files": found}
+
+    @staticmethod
+    def _content(path: Path) -> object:
+        return {} if path.is_dir() else path.read_bytes().decode("latin-1").splitlines()

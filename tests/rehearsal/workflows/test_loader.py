@@ -1,13 +1,17 @@
 """Files of workflows: what is shipped is valid, and each fault is named with its file, line and field."""
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from segue.cli.main import app as cli
 from segue.core.errors import ConfigurationError, InvalidWorkflow, UnknownScenario, UnknownWorkflow
 from segue.prompts.catalogue import error_text
 from segue.testing.rehearsal.participants import (
     Questions,
+    backend_of,
     find_scenario,
     load_scenarios,
     load_workflow,
@@ -185,3 +189,53 @@ def test_a_copy_of_a_shipped_workflow_keeps_its_scenarios(tmp_path: Path) -> Non
 def test_dates_and_yes_are_text() -> None:
     facts = find_scenario("travel_change", "change_without_fee").persona.facts
     assert (facts["birth_date"], facts["agreed_change"]) == ("1984-03-12", "yes")
+
+
+OWN_BACKEND = """\
+from segue.testing.rehearsal.participants import Backend
+
+def stamp(state, number):
+    state["stamped"] = number
+    return {"number": number}
+
+PERMITS = Backend("permits", lambda seed: {"stamped": ""}, {"stamp": stamp})
+"""
+OWN_WORKFLOW = """\
+name: permit
+description: Stamp a permit.
+backend: permit_office:PERMITS
+scenarios: permit_people.yaml
+slots: {number: {description: the number, ask: Which number?, pattern: '(\\\\d+)'}}
+apis:
+  stamp:
+    description: Stamp it.
+    parameters: {type: object, properties: {number: {type: string}}, required: [number]}
+procedure: [{name: stamp, description: Stamp it., call: stamp, answer: stamped}]
+answers: {stamped: It is stamped., failed: '{error}', closing: Anything else?}
+"""
+OWN_SCENARIO = """\
+scenarios:
+  - name: someone
+    persona: {profile: Someone., goal: A stamp., opening: [Hello.], facts: {number: "17"}}
+    expected_calls: [{name: stamp}]
+    changes: {stamped: "17"}
+"""
+
+
+def test_a_backend_of_ones_own_beside_the_workflow_is_reached_from_the_command_line(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written(tmp_path, OWN_BACKEND, "permit_office.py")
+    written(tmp_path, OWN_SCENARIO, "permit_people.yaml")
+    workflow = written(tmp_path, OWN_WORKFLOW.replace("\\\\", "\\"), "permit.yaml")
+    folder = tmp_path / "batch"
+    ran = CliRunner().invoke(cli, ["simulate", "--workflow", workflow, "--n", "1", "--out", str(folder)])
+    assert ran.exit_code == 0, ran.output
+    assert CliRunner().invoke(cli, ["report", str(folder)]).exit_code == 0
+    summary = json.loads((folder / "report.json").read_text(encoding="utf-8"))["summary"]
+    assert (summary["by_rule"]["value"], summary["precision"], summary["recall"]) == (1, 1, 1)
+
+
+def test_a_name_that_is_no_backend_says_what_one_is(tmp_path: Path) -> None:
+    workflow = written(tmp_path, OWN_WORKFLOW.replace("permit_office:PERMITS", "json:dumps"), "permit.yaml")
+    with pytest.raises(ConfigurationError, match=r"'json:dumps' is no backend: make it a Backend"):
+        backend_of(load_workflow(workflow))

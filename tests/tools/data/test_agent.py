@@ -26,7 +26,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
     monkeypatch.setenv("SEGUE_DATA", str(tmp_path / "data"))
-    async with segue.open(tmp_path / "segue.db", agents=[DATA_EXAMPLE]) as opened:
+    async with segue.open(tmp_path / "segue.db", agents=[DATA_EXAMPLE, EXAMPLE]) as opened:
         yield opened
 
 

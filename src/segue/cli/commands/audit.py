@@ -46,7 +46,8 @@ def audit(
         raise typer.BadParameter("requires --verify", param_hint="--expect" if expect else "--anchor")
     settings = Settings(db, agents)
     if enable:
-        return _enable(settings)
+        ask(settings, lambda app: app.audit.begin())
+        return echo(settings.say("audit_enabled"))
     if head:
         return _print_head(settings, as_json)
     if verify:
@@ -60,11 +61,6 @@ def audit(
     if as_json:
         return write_json([entry.json() for entry in entries], indent=2)
     return print_entries(output(), entries, settings)
-
-
-def _enable(settings: Settings) -> None:
-    ask(settings, lambda app: app.audit.begin())
-    echo(settings.say("audit_enabled"))
 
 
 def _print_head(settings: Settings, as_json: bool) -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -15,14 +16,14 @@ from ..exits import FAILED, report_errors
 from ..lookup import ask, find_task
 from ..output import echo
 from ..settings import DEFAULT_DATABASE, SHORT, Settings
-from ..views.console import output, printable, stderr_console, write_json
+from ..views.console import output, print_note, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...app import App
     from ...core.records import Json, OnUpgrade, Task
-    from ...testing.backtest import Backtest, BacktestOptions, UnfinishedTask
+    from ...testing.backtest import Backtest, BacktestOptions, Cost, UnfinishedTask
 
 
 # `segue rollout`: which versions of their agents unfinished tasks have, and what becomes of them.
@@ -106,7 +107,7 @@ async def _named(app: "App", task_ids: "Sequence[str]") -> "list[str] | None":
 async def _selected(app: "App", task_ids: "Sequence[str]", agent: str, version: str) -> "list[Task]":
     """The tasks of these ids, else the unfinished ones, as far as they are of the agent and version."""
     named = await _named(app, task_ids)
-    tasks = [await app.tasks.get(task_id) for task_id in named] if named else await app.tasks.unfinished()
+    tasks = [await app.task(task_id) for task_id in named] if named else await app.tasks.unfinished()
     return [task for task in tasks if agent in ("", task.agent_id) and version in ("", task.agent_version)]
 
 
@@ -161,46 +162,6 @@ def _verdict(verdict: str, settings: Settings) -> str:
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all: see `segue sessions`.")
 ]
-Since = Annotated[str, typer.Option("--since", metavar="AGE", help="Only tasks of the last 7d, 12h, 30m or 2w.")]
-Sample = Annotated[
-    int | None, typer.Option("--sample", min=1, max=MOST_COUNT, metavar="N", help="Use N random sessions.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=LEAST_SEED, max=MOST_SEED, help="The random seed of --sample.")]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        help="openai:NAME, local:FILE.gguf, offline, or `recorded`, which replies what was recorded; by default the "
-        "agents' own.",
-    ),
-]
-Steps = Annotated[
-    bool,
-    typer.Option("--steps", help="Compare single decisions, each from its recorded state, instead of whole turns."),
-]
-LiveReads = Annotated[
-    bool,
-    typer.Option(
-        "--live-reads", help="Run tools that are read-only, and were when recorded, if a call has no recorded result."
-    ),
-]
-Effects = Annotated[
-    Literal["stop", "recorded-shape", "model"],
-    typer.Option(
-        "--effects",
-        help="What to do at a call without a recorded result: end the turn, or continue with a stand-in: the "
-        "result of a similar call, or one written by the judge or the agent's model.",
-    ),
-]
-Judge = Annotated[
-    str,
-    typer.Option(
-        "--judge",
-        metavar="MODEL",
-        help="A model that decides whether different answers mean the same, and whether each version does what "
-        "was asked: openai:NAME.",
-    ),
-]
 Baseline = Annotated[
     str,
     typer.Option(
@@ -210,6 +171,22 @@ Baseline = Annotated[
         "frequent than with it count.",
     ),
 ]
+Confirm = Annotated[
+    str,
+    typer.Option(
+        "--confirm",
+        metavar="FILE",
+        help="The unchanged agents file: up to five differing tasks of each kind are answered five more times with "
+        "both files, and only what is then more frequent with the new one counts.",
+    ),
+]
+AskAbove = Annotated[
+    float,
+    typer.Option("--ask-above", min=0.0, metavar="COST", help="Ask before a backtest that may cost more than this."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, whatever it may cost.")]
+MANY_TOKENS = 1_000_000
+"""Tokens above which a person is asked where no cost is known."""
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Write backtest.json, backtest.md and backtest.html into this folder."),
@@ -223,17 +200,71 @@ Unfinished = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """What the command line says of a backtest, under the names of `BacktestOptions`."""
+
+    since: Annotated[str, typer.Option("--since", metavar="AGE", help="Only tasks of the last 7d, 12h, 30m or 2w.")] = (
+        ""
+    )
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, max=MOST_COUNT, metavar="N", help="Use N random sessions.")
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=LEAST_SEED, max=MOST_SEED, help="The random seed of --sample.")] = 0
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="openai:NAME, local:FILE.gguf, offline, or `recorded`, which replies what was recorded; by default "
+            "the agents' own.",
+        ),
+    ] = ""
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Compare single decisions, each from its recorded state, instead of whole turns."),
+    ] = False
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate",
+            help="Leave out each sentence of the prompts in turn, to list those that no recorded task rests on.",
+        ),
+    ] = False
+    live_reads: Annotated[
+        bool,
+        typer.Option(
+            "--live-reads",
+            help="Run tools that are read-only, and were when recorded, if a call has no recorded result.",
+        ),
+    ] = False
+    effects: Annotated[
+        Literal["stop", "recorded-shape", "model"],
+        typer.Option(
+            "--effects",
+            help="What to do at a call without a recorded result: end the turn, or continue with a stand-in: the "
+            "result of a similar call, or one written by the judge or the agent's model.",
+        ),
+    ] = "stop"
+    judge: Annotated[
+        str,
+        typer.Option(
+            "--judge",
+            metavar="MODEL",
+            help="A model that decides whether different answers mean the same, and whether each version does what "
+            "was asked: openai:NAME.",
+        ),
+    ] = ""
+
+
+@options.with_options_of(Arguments)
 def backtest(
     sessions: Sessions = None,
-    since: Since = "",
-    sample: Sample = None,
-    seed: Seed = 0,
-    model: Model = "",
-    steps: Steps = False,
-    live_reads: LiveReads = False,
-    effects: Effects = "stop",
-    judge: Judge = "",
+    *,
+    shared: Arguments,
     baseline: Baseline = "",
+    confirm: Confirm = "",
+    ask_above: AskAbove = 1.0,
+    yes: Yes = False,
     out: Out = None,
     unfinished: Unfinished = False,
     agents: options.Agents = "",
@@ -249,13 +280,13 @@ def backtest(
     if unfinished:
         found = ask(settings, lambda app: app.check_unfinished(language=settings.ui_language))
         raise typer.Exit(print_check(found, settings, as_json=as_json))
-    given: BacktestOptions = {"since": since, "seed": seed, "model": model, "steps": steps}
-    given |= {"live_reads": live_reads, "effects": effects, "judge": judge}
-    if sample is not None:
-        given["sample"] = sample
+    given = cast("BacktestOptions", {name: value for name, value in vars(shared).items() if value is not None})
     with report_errors(settings):
         if baseline:
             given["baseline"] = replace(settings, agents_file=baseline).agents()
+        if confirm:
+            given["confirm"] = replace(settings, agents_file=confirm).agents()
+        given["on_cost"] = partial(_ask_for, settings, float("inf") if yes else ask_above)
         made = asyncio.run(_backtested(settings, sessions or [], given))
         files = _written(made, out, settings.ui_language) if out else []
     if as_json:
@@ -264,6 +295,18 @@ def backtest(
         _print(made, settings.ui_language)
         echo("".join(f"\n{file}" for file in files))
     raise typer.Exit(FAILED if made.is_changed else 0)
+
+
+def _ask_for(settings: Settings, limit: float, cost: "Cost") -> None:
+    """Say what the backtest may cost, and above the limit go on only if the person wants that."""
+    from ...prompts.catalogue import backtest_text
+
+    language, about = settings.ui_language, {"turns": cost.turns, "most": cost.most_turns, "tokens": cost.tokens}
+    name = "estimate" if cost.cost else "estimate_tokens"
+    print_note(backtest_text(name, language, cost=f"{cost.cost:.2f}", **about))
+    is_much = cost.cost > limit if cost.cost else cost.tokens > MANY_TOKENS and limit != float("inf")
+    if is_much and stderr_console().is_terminal:
+        typer.confirm(backtest_text("go_on", language), abort=True, err=True)
 
 
 def _written(made: "Backtest", folder: Path, language: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 
 from rich.text import Text
 
@@ -29,7 +30,7 @@ def converse(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
     with ConversationLoop(settings, framed=False) as loop:
         talk = ChatCommands(loop, settings)
-        prompt = open_prompt(settings.say("prompt"))
+        prompt = open_prompt(settings.say("prompt"), talk.about)
         talk.open()
         while (text := loop.run(talk.read(prompt))) is not None and talk.take(text):
             pass
@@ -47,8 +48,6 @@ class ChatCommands:
         self._files: list[str] = []
         """What goes along with the next message."""
         self._commands: dict[str, Callable[[str], bool]] = {
-            "/exit": lambda _: False,
-            "/quit": lambda _: False,
             "/help": self._help,
             "/mode": self._mode,
             "/agent": self._agent,
@@ -67,7 +66,14 @@ class ChatCommands:
             "/steer": self._steer,
             "/file": self._file,
             "/cancel": self._cancel,
+            "/exit": lambda _: False,
         }
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What each command does, in a few words."""
+        pairs = (line.partition("\t") for line in self._text("help").splitlines())
+        return {keys.partition(" ")[0]: what for keys, _, what in pairs}
 
     async def read(self, prompt: Prompt) -> str | None:
         """What the person writes next; None when they leave."""
@@ -106,9 +112,11 @@ class ChatCommands:
         """Carry a line out; False means that the person leaves."""
         name, _, rest = line.strip().partition(" ")
         try:
-            if command := self._commands.get(name):
+            if command := self._commands.get("/exit" if name == "/quit" else name):
                 return command(rest.strip())
-            if is_command(name):
+            if is_command(name) and (nearest := get_close_matches(name, self._commands, 1, 0.65)):
+                self._say(self._text("no_command_but", name=name, nearest=nearest[0]))
+            elif is_command(name):
                 self._say(self._text("no_command", name=name))
                 self._help("")
             elif name:
@@ -121,14 +129,11 @@ class ChatCommands:
                 self._text("hint_waiting" if task and task.status == "waiting" else "hint"),
             )
         except ThreadBusy as error:
-            self._print_running_task(error)
+            if task := self._latest():
+                print_error(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, error)))
         except SegueError as error:
             print_error(sentence_of(error, self._settings))
         return True
-
-    def _print_running_task(self, refused: ThreadBusy) -> None:
-        if task := self._latest():
-            print_error(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, refused)))
 
     def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""
@@ -239,7 +244,7 @@ class ChatCommands:
             app = self._talk.app
             turns = {each.short_id: each.task_id for each in self._loop.run(app.rewind.timeline(task.session_id))}
             if message.strip() and (turn := turns.get(place)):
-                task, text = self._loop.run(app.tasks.get(turn)), message.strip()
+                task, text = self._loop.run(app.task(turn)), message.strip()
             before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
             self._print_effects(self._loop.run(revert(app, f"{task.session_id}/{before}", False)))
             begun = self._loop.run(app.rewind.branch(task.task_id, app.sessions.new_id(), text))

@@ -37,16 +37,17 @@ from ...core.errors import (
 )
 from ...core.message import FilesReport
 from ...core.records import SessionFilter
+from ...core.variables import masked
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
-from ...nodes.react_prompt import CALLS, RESULT_CHARS, prompt_costs
+from ...nodes.react_prompt import CALLS, prompt_costs
 from ...prompts.catalogue import Language, Texts, clauses, error_text, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.run import state_at
 from ...runtime.runner import Runner
 from ..exits import FAILED
-from ..settings import SHORT, Settings, task_command
+from ..settings import FOLDERS_AGENTS, SHORT, Settings, task_command
 from ..views.console import one_line
 from ..views.lines import symbols_for
 
@@ -93,7 +94,7 @@ def doctor(console: Console, settings: Settings) -> int:
     for found in findings(settings, os.environ, language):
         failed |= found.ok is False
         sign, style = {None: ("!", "yellow"), True: (signs.ok, "green"), False: (signs.failed, "red")}[found.ok]
-        detail = Text(one_line(found.detail, 800))
+        detail = Text(one_line(masked(found.detail), 800))
         wraps = console.is_terminal and found.ok is not False  # a command that repairs is copied in one piece
         lines = detail.wrap(console, max(20, console.width - INDENT)) if wraps else [detail]
         what = word(found.what, language)
@@ -111,10 +112,14 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield from _database(settings, language)
     try:
         given = settings.agents()
-        agents = Registry((*EXAMPLES, *given))
+        agents = Registry(given or EXAMPLES)
     except SegueError as error:
         yield Finding(False, "agents", error_text(error, language))
         return
+    if settings.agents_file:
+        named = "SEGUE_AGENTS" if settings.agents_file == environ.get("SEGUE_AGENTS") else "--agents"
+        why = "agents_of_folder" if settings.agents_file == FOLDERS_AGENTS else "agents_named"
+        yield Finding(True, "agents", finding(why, language, file=settings.agents_path, named=named))
     yield from _tools(agents, {agent.agent_id for agent in given}, language)
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
     yield from _model(chosen, settings, environ, language)
@@ -337,8 +342,8 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
         yield Finding(True, "agents", clauses(listed_agents, language))
     for name, error in found.items():
         if isinstance(error, SegueError):
-            ok = False if name in given else isinstance(error, MissingExtra) or None
-            said = "agent_extra" if ok else "unusable_agent"
+            ok = False if name in given else None
+            said = "agent_extra" if ok is None and isinstance(error, MissingExtra) else "unusable_agent"
             yield Finding(ok, "agents", finding(said, language, agent=name, why=error_text(error, language)))
 
 
@@ -427,11 +432,12 @@ def _prompts(agent: Agent, language: Language) -> Finding:
     except SegueError as error:
         return Finding(None, "prompts", error_text(error, language))
     parts = (
-        finding("prompt", language, name=name, chars=f"{cost.chars:,}", share=f"{cost.prefix_chars / cost.chars:.0%}")
+        finding(
+            "prompt", language, name=name, chars=round(cost.chars / 1000), share=f"{cost.prefix_chars / cost.chars:.0%}"
+        )
         for name, cost in costs.items()
     )
-    about = {"agent": agent.agent_id, "calls": CALLS, "chars": f"{RESULT_CHARS:,}", "each": clauses(parts, language)}
-    return Finding(True, "prompts", finding("prompts", language, **about))
+    return Finding(True, "prompts", finding("prompts", language, calls=CALLS, each=clauses(parts, language)))
 
 
 def _offline(language: Language) -> Finding:

@@ -166,7 +166,7 @@ def trace(
 
 async def read_trace(app: "App", name: str) -> "tuple[TaskTrace, bool]":
     """A task's trace, and whether the end of its process interrupted it."""
-    found = await app.tasks.trace(await find_task(app, name))
+    found = await app.trace(await find_task(app, name))
     interrupted = await _interrupted(app, [found.task])
     return found, found.task.task_id in interrupted.values()
 
@@ -197,7 +197,7 @@ def graph(
     from pkgutil import iter_modules
 
     from ... import graphs
-    from ...runtime.run import mode_graphs
+    from ...runtime.modes import mode_graphs
 
     known = sorted(module.name for module in iter_modules(graphs.__path__))
     with report_errors():
@@ -223,13 +223,13 @@ def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) 
 
 
 def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
-    """List the agents, including those of the agents file."""
+    """List the agents: those of the agents file, or else the examples."""
     from ...registry import EXAMPLES, served_tools
     from ..views.tables import print_agents
 
     with report_errors():
         settings = Settings(agents_file=agents)
-        found = [*EXAMPLES, *settings.agents()]
+        found = settings.agents() or [*EXAMPLES]
         _check_modes(settings)
         if as_json:
             write_json([_agent_row(agent) for agent in found], indent=2)
@@ -244,7 +244,7 @@ def _check_modes(settings: Settings) -> None:
         ConfigurationError: saying what is wrong with one.
     """
     if modes := settings.modes():
-        from ...runtime.run import mode_graphs
+        from ...runtime.modes import mode_graphs
 
         mode_graphs(modes)
 
@@ -285,12 +285,13 @@ async def _tools(settings: Settings, agent: str) -> "tuple[list[tuple[str, Tool]
     """The tools with their agents, why those of an agent cannot be listed, and which built-in agents lack an extra."""
     from ...registry import EXAMPLES, Registry
 
-    registry = Registry()
+    given = settings.agents()
+    registry = Registry(() if given else EXAMPLES)
     tools: list[tuple[str, Tool]] = []
     problems: list[str] = []
     missing: list[str] = []
     try:
-        for each in settings.agents():
+        for each in given:
             registry.register(each)
         for found in [registry.agent(agent)] if agent else registry.values():
             try:

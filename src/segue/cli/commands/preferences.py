@@ -22,6 +22,10 @@ OfUser = Annotated[str, typer.Option("--user", help="The user.")]
 DefaultMode = Annotated[
     str | None, typer.Option("--mode", help="The mode of messages without one; '' lets the agent decide.")
 ]
+FactKey = Annotated[str, typer.Argument(metavar="KEY", help="The key of the fact: see `segue memory facts`.")]
+OfFact = Annotated[
+    str, typer.Option("--fact", metavar="KEY", help="Delete this fact of the user, with what it replaced.")
+]
 FileName = Annotated[str, typer.Argument(metavar="FILE", help="The memory file: see `segue memory list`.")]
 OfFile = Annotated[
     str, typer.Option("--file", metavar="FILE", help="The memory file; without --task, delete all of it.")
@@ -113,7 +117,7 @@ def revoke(
 
 memory = typer.Typer(
     name="memory",
-    help="List, print and delete the memory files that tasks write.\n\n"
+    help="List, print, edit and delete what is remembered: facts of users, and the memory files that tasks write.\n\n"
     "They are Markdown files in the folder $SEGUE_MEMORY, or in one beside the database; you may edit them.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -147,27 +151,61 @@ def show(
 
 
 @memory.command()
+def facts(
+    user: OfUser = "default", db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+) -> None:
+    """List what a user said of themselves."""
+    from ..views.tables import print_facts
+
+    settings = Settings(db)
+    found = ask(settings, lambda app: app.memory.facts(user_id=user))
+    if as_json:
+        return write_json([fact.json() for fact in found], indent=2)
+    if not found:
+        return echo(settings.say("no_facts", user=user))
+    print_facts(output(), found, settings.ui_language)
+
+
+@memory.command()
+def edit(
+    key: FactKey,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The words that replace it.")],
+    user: OfUser = "default",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Replace the words of what a user said of themselves."""
+    settings = Settings(db)
+    ask(settings, lambda app: app.memory.edit_fact(key, text, user_id=user))
+    echo(settings.say("fact_edited"))
+
+
+@memory.command()
 def forget(
     task: OfTask = "",
     file: OfFile = "",
+    fact: OfFact = "",
     user: OfUser = "default",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Delete the entries of a task, or a file.
+    """Delete the entries of a task, a file, or a fact.
 
     Your own text stays.
     """
     settings = Settings(db)
-    if not (task or file):
-        raise typer.BadParameter("name a task, a file, or both", param_hint="--task / --file")
+    if not (task or file) and not fact:
+        raise typer.BadParameter("name a task, a file, or both; or a fact", param_hint="--task / --file / --fact")
+    if fact and (task or file):
+        raise typer.BadParameter("give it without --task and --file", param_hint="--fact")
 
     async def forgotten(app: "App") -> int:
+        if fact:
+            return await app.memory.forget_fact(fact, user_id=user)
         task_id, owner = task, user
         with suppress(UnknownTask):  # the session of a deleted task left its entries
             if task:
                 task_id = await app.tasks.find(task)
-                owner = (await app.tasks.get(task_id)).user_id
+                owner = (await app.task(task_id)).user_id
         return await app.memory.forget(task_id=task_id, name=file, user_id=owner)
 
     entries = ask(settings, forgotten)

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,6 +33,14 @@ Redact = Annotated[
         help="Replace the values of arguments and results of this name wherever they occur; may be repeated.",
     ),
 ]
+CallsOnly = Annotated[
+    bool,
+    typer.Option(
+        "--calls-only",
+        help="A replay compares calls, questions and outcomes, not the requests to the model: a changed prompt, model "
+        "or unused tool needs no new recording.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 File = Annotated[Path, typer.Argument(metavar="CASSETTE", help="A file written by `segue record`.")]
 From = Annotated[
@@ -58,6 +66,7 @@ def record(
     last: options.LastSession = False,
     out: Out = Path(),
     redact: Redact = None,
+    calls_only: CallsOnly = False,
     force: Force = False,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -73,7 +82,7 @@ def record(
     with report_errors(settings):
         from ...testing.cassette import SUFFIX, write_cassette
 
-        made = asyncio.run(_recorded(settings, name, redact or []))
+        made = asyncio.run(_recorded(settings, name, redact or [], "calls" if calls_only else "requests"))
         file = out / f"{made.session}{SUFFIX}" if out.is_dir() or not out.suffix else out
         if file.exists() and not force:
             raise ConfigurationError(
@@ -83,11 +92,14 @@ def record(
     echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
 
 
-async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cassette":
+async def _recorded(
+    settings: Settings, session: str, redact: list[str], level: Literal["requests", "calls"]
+) -> "Cassette":
     from ...testing.cassette import record as recorded
 
     async with settings.reopened() as app:
-        return await recorded(app, await find_session(app, session), redact=redact, language=settings.ui_language)
+        name = await find_session(app, session)
+        return await recorded(app, name, redact=redact, level=level, language=settings.ui_language)
 
 
 def replay(

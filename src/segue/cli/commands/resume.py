@@ -123,7 +123,7 @@ class Batch:
                 refused = sentence_of(error, self.settings)
             finally:
                 self._running.discard(task_id)
-            task = await self.app.tasks.get(task_id)
+            task = await self.app.task(task_id)
             outcome = "failed" if refused or task.status not in OUTCOMES else str(task.status)
             return self._say(outcome, task, refused or task.error or "", time.monotonic() - began)
 

@@ -17,8 +17,6 @@ from ..views.console import one_line, output, print_error, print_hints, print_no
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
-
     from ...app import App
     from ...core.schedules import Schedule
 
@@ -115,12 +113,14 @@ def schedule_message(settings: Settings, message: str, times: dict[str, Any], *,
         "origin": "terminal",
         "files": settings.files,
         "memory_files": settings.memory_files,
+        "remember": settings.remember,
         "wait": settings.wait,
     }
 
     async def store() -> "Schedule":
         async with settings.opened() as app:
-            return await app.schedules.create(message, {**{k: v for k, v in about.items() if v}, **times})
+            given = {name: value for name, value in about.items() if value or value is False}
+            return await app.schedules.create(message, {**given, **settings.asks, **times})
 
     with report_errors(settings):
         made = asyncio.run(store())
@@ -167,9 +167,16 @@ def schedules(
         return write_json([{**each.json(), "last_status": status or None} for each, status in found], indent=2)
     if delete:
         return echo(settings.say("schedule_deleted", schedule=printable(delete)))
-    from ..views.tables import print_schedules
+    from ..views.tables import Column, print_table
 
-    print_schedules(output(), [_row(each, status, settings) for each, status in found], settings.ui_language)
+    columns: list[Column[tuple[Schedule, str]]] = [
+        Column("schedule", lambda row: printable(row[0].schedule_id), whole=True),
+        Column("next run", lambda row: _next(row[0], settings), whole=True),
+        Column("every", lambda row: row[0].every or "–", 80),
+        Column("last task", lambda row: _last_task(*row, settings)),
+        Column("message", lambda row: one_line(row[0].message, 120)),
+    ]
+    print_table(output(), settings.ui_language, columns, found, "no_schedules")
 
 
 async def _status(app: "App", schedule: "Schedule") -> str:
@@ -177,31 +184,23 @@ async def _status(app: "App", schedule: "Schedule") -> str:
     from ...core.errors import UnknownTask
 
     try:
-        return str((await app.tasks.get(schedule.last_task)).status) if schedule.last_task else ""
+        return str((await app.task(schedule.last_task)).status) if schedule.last_task else ""
     except UnknownTask:
         return ""
 
 
 def _next(schedule: "Schedule", settings: Settings) -> str:
-    from ...core.task import written, zone_named
+    from ...core.task import format_time, zone_named
 
     if not schedule.is_active:
         return word("paused" if schedule.due else "ended", settings.ui_language)
-    return written(schedule.due or 0.0, zone_named(schedule.timezone))
+    return format_time(schedule.due or 0.0, zone_named(schedule.timezone))
 
 
-def _row(schedule: "Schedule", status: str, settings: Settings) -> "dict[str, Text]":
-    from rich.text import Text
-
+def _last_task(schedule: "Schedule", status: str, settings: Settings) -> str:
     last = f"{(schedule.last_task or '')[:8]} {word(status, settings.ui_language) if status else ''}".strip()
     problem = word(schedule.problem, settings.ui_language) if schedule.problem else ""
-    return {
-        "schedule": Text(printable(schedule.schedule_id)),
-        "next run": Text(_next(schedule, settings)),
-        "every": Text(schedule.every or "–"),
-        "last task": Text(" · ".join(filter(None, [last, one_line(problem, 200)])) or "–"),
-        "message": Text(one_line(schedule.message, 120)),
-    }
+    return " · ".join(filter(None, [last, one_line(problem, 200)])) or "–"
 
 
 def run_schedules(settings: Settings) -> None:

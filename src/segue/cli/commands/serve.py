@@ -1,6 +1,7 @@
 """Commands that serve: the HTTP service, and workers."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -8,14 +9,16 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...core.environment import need_extra
+from ...core.environment import log_format, need_extra
 from ...core.errors import ConfigurationError, listed
+from ...core.variables import masked
 from .. import options
 from ..exits import report_errors
 from ..settings import DEFAULT_DATABASE, Settings
@@ -51,7 +54,7 @@ Retention = Annotated[
         "--retention",
         envvar="SEGUE_RETENTION",
         metavar="AGE|N",
-        help="Merge older snapshots every hour: keep those of 30d, or the last N of each session.",
+        help="Delete old snapshots every hour: keep those of 30d, or the last N of each session.",
     ),
 ]
 RequireModel = Annotated[
@@ -248,6 +251,21 @@ def worker(
         work(settings, concurrency, grace, metrics_host, metrics_port)
 
 
+class LogLines(logging.Formatter):
+    """A line of text for each record, or a JSON object as the service writes it, without values of variables."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__("%(message)s" if form == "json" else "%(asctime)s %(levelname)s %(message)s")
+        self._is_json = form == "json"
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = masked(super().format(record))
+        if not self._is_json:
+            return text
+        when = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        return json.dumps({"event": text, "level": record.levelname.lower(), "logger": record.name, "timestamp": when})
+
+
 def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
     """Run tasks until a signal says to stop.
 
@@ -256,7 +274,9 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
         ConfigurationError: the database has no workers, or an agents file cannot be used.
         StorageError: the database cannot be used.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogLines(log_format(os.environ, is_terminal=sys.stderr.isatty())))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("segue").setLevel(logging.INFO)
     for name in ("procrastinate", "psycopg.pool"):  # their failures are reported here
         logging.getLogger(name).setLevel(logging.CRITICAL)

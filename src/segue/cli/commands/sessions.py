@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ...core.timeline import Pruned
     from ...runtime.sessions import Progress
 
+UNNAMED = "\0"
+"""Where no title is given."""
 Source = Annotated[str, typer.Argument(metavar="FROM", help="The database: a SQLite file or a postgresql:// URL.")]
 Target = Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; a file is created.")]
 Sessions = Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all.")]
@@ -155,7 +157,7 @@ def prune(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Merge older snapshots into the oldest one that is kept.
+    """Delete old snapshots.
 
     History, traces and unfinished tasks stay. A session with a running task is skipped.
     """
@@ -223,6 +225,30 @@ def _next_command(settings: Settings, session: str, task: "Task | None") -> list
         return [*continue_hint(settings, task)]
     verb = "answer" if task.status == "waiting" else "resume"
     return [settings.say("to_continue"), task_command(settings, verb, task.task_id)]
+
+
+def title(
+    session: options.SessionName,
+    name: Annotated[str, typer.Argument(metavar="[TITLE]", help="The title to give it; '' takes it back.")] = UNNAMED,
+    make: Annotated[
+        bool, typer.Option("--make", help="Have the agent's model write it, once; a title that there is stays.")
+    ] = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Show, change or make a session's title."""
+    settings = Settings(db, agents)
+    if make and name != UNNAMED:
+        raise typer.BadParameter("give either a title or --make", param_hint="--make")
+
+    async def titled(app: "App") -> str:
+        if make:
+            return await app.sessions.make_title(session)
+        if name != UNNAMED:
+            await app.sessions.rename(session, name)
+        return (await app.sessions.get(session)).title
+
+    echo(printable(ask(settings, titled)))
 
 
 def delete(

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,32 +33,7 @@ _OWN = "or your own as module:attribute"
 Config = Annotated[
     str, typer.Option("--config", metavar="FILE", help="A TOML or YAML file; the options given here take precedence.")
 ]
-User = Annotated[
-    str | None,
-    typer.Option("--user", help=f"dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, {_OWN}."),
-]
-Bot = Annotated[
-    str | None,
-    typer.Option("--bot", help=f"dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, {_OWN}."),
-]
-Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, backend, {_OWN}.")]
-Turns = Annotated[
-    int | None,
-    typer.Option("--turns", min=1, max=MOST_COUNT, metavar="N", help="The maximum number of user turns; default 20."),
-]
-Agent = Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")]
-UserModel = Annotated[str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")]
-Goal = Annotated[str | None, typer.Option("--goal", help="What the simulated user wants.")]
-Persona = Annotated[str | None, typer.Option("--persona", help="Who the simulated user is.")]
-Say = Annotated[
-    list[str] | None, typer.Option("--say", metavar="TEXT", help="A line of scripted_user; may be repeated.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="The random seed, which is also sent to models.")]
 Session = Annotated[str, typer.Option("--session", help="The conversation's name; an interrupted one continues.")]
-Workflow = Annotated[
-    str | None, typer.Option("--workflow", help="travel_change, clinic_appointment, device_return, or your own file.")
-]
-Scenario = Annotated[str | None, typer.Option("--scenario", help="One of the workflow's scenarios; by default all.")]
 Number = Annotated[
     int | None,
     typer.Option(
@@ -76,22 +52,64 @@ Out = Annotated[
 Log = Annotated[str, typer.Option("--log", metavar="FILE", help="The log file; by default SESSION.jsonl in ./logs.")]
 
 
+@dataclass(frozen=True)
+class ConfigOptions:
+    """What the command line says of a conversation, under the names of its configuration's fields."""
+
+    user_mode: Annotated[
+        str | None,
+        typer.Option("--user", help=f"dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, {_OWN}."),
+    ] = None
+    bot_mode: Annotated[
+        str | None,
+        typer.Option(
+            "--bot", help=f"dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, main_bot, segue:MODE, {_OWN}."
+        ),
+    ] = None
+    api_mode: Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, backend, {_OWN}.")] = (
+        None
+    )
+    conversation_turn_limit: Annotated[
+        int | None,
+        typer.Option(
+            "--turns", min=1, max=MOST_COUNT, metavar="N", help="The maximum number of user turns; default 20."
+        ),
+    ] = None
+    bot_agent: Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")] = (
+        None
+    )
+    bot_model: options.Model = ""
+    user_model: Annotated[
+        str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")
+    ] = None
+    goal: Annotated[str | None, typer.Option("--goal", help="What the simulated user wants.")] = None
+    persona: Annotated[str | None, typer.Option("--persona", help="Who the simulated user is.")] = None
+    script: Annotated[
+        list[str] | None, typer.Option("--say", metavar="TEXT", help="A line of scripted_user; may be repeated.")
+    ] = None
+    workflow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workflow",
+            help="travel_change, clinic_appointment, device_return, or your own file; repeated, the bot chooses.",
+        ),
+    ] = None
+    reference: Annotated[
+        str,
+        typer.Option("--reference", metavar="LOG", help="Force the turns of this log, and show where the bot differs."),
+    ] = ""
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", help="One of the workflow's scenarios; by default all.")
+    ] = None
+    seed: Annotated[int | None, typer.Option("--seed", help="The random seed, which is also sent to models.")] = None
+
+
+@options.with_options_of(ConfigOptions)
 def simulate(
     context: typer.Context,
     config: Config = "",
-    user: User = None,
-    bot: Bot = None,
-    api: Api = None,
-    turns: Turns = None,
-    agent: Agent = None,
-    model: options.Model = "",
-    user_model: UserModel = None,
-    goal: Goal = None,
-    persona: Persona = None,
-    say: Say = None,
-    workflow: Workflow = None,
-    scenario: Scenario = None,
-    seed: Seed = None,
+    *,
+    shared: ConfigOptions,
     n: Number = None,
     workers: Workers = None,
     out: Out = None,
@@ -107,16 +125,24 @@ def simulate(
     `segue report` evaluates; the same command continues a batch that was stopped.
     """
     settings = Settings(db, agents, session=session, language=language)
-    who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
-    script = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
-    course = {"conversation_turn_limit": turns, "workflow": workflow, "scenario": scenario, "seed": seed}
-    values = who | script | course | {"language": _given_option(context, "language") or None}
+    given = {name: value for name, value in vars(shared).items() if value not in ("", [])}
+    if chosen := given.pop("workflow", None):
+        given |= {"workflow": chosen[0], "workflows": chosen[1:] or None}
+    values = given | {"language": _given_option(context, "language") or None}
     with report_errors(settings):
         from ...core.conversation import config_of, load_config
+        from ...core.errors import ConfigurationError, listed
+        from ...testing.rehearsal.participants import shipped_names
 
         chosen = load_config(config, **values) if config else config_of(values)
-        _check_user(chosen, say, {"--goal": goal, "--persona": persona})
+        _check_user(chosen, shared.script, {"--goal": shared.goal, "--persona": shared.persona})
         _check_batch(settings, n, {"--out": out, "--workers": workers}, {"--session": session, "--log": log})
+        if not config and not session and not any(value for name, value in values.items() if name != "language"):
+            raise ConfigurationError(
+                "What do you want to simulate? Name a workflow with --workflow ({names}), a configuration file, or who "
+                "takes part, as in `segue simulate --user input_user --bot segue:react`.",
+                names=listed(shipped_names()),
+            )
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
         from ...testing.rehearsal.batch import batch_of
@@ -208,15 +234,27 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             on_utterance=show,
             person=partial(_asked, app, session),
         )
-        status = (await app.tasks.get(conversation.task_id)).status
+        status = (await app.task(conversation.task_id)).status
         if status == "waiting":
             await _print_hints(app, settings, conversation)
     write_log(conversation, file, time=time)
+    if conversation.config.reference and conversation.ending:
+        _print_differences(settings, conversation)
     if conversation.ending:
         print_footer(console)
         if note := _ENDED.get(conversation.ending.reason):
             print_note(settings.say(note, turns=conversation.config.conversation_turn_limit))
     return str(status)
+
+
+def _print_differences(settings: Settings, conversation: "Conversation") -> None:
+    """Where the bot would have left the reference."""
+    from ...testing.rehearsal import differences
+
+    found = differences(conversation)
+    echo(settings.say("reference_differs" if found else "reference_same", n=len(found)))
+    for each in found:
+        echo(settings.say("reference_difference", turn=each.turn, expected=each.expected, got=each.got))
 
 
 async def _print_hints(app: "App", settings: Settings, conversation: "Conversation") -> None:
@@ -374,12 +412,25 @@ async def _report(folder: Path, judge: str) -> "Report":
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An included workflow, or a file to check.")]
 
 
-def workflows(name: Name = None) -> None:
+def workflows(
+    name: Name = None,
+    import_: Annotated[
+        Path | None,
+        typer.Option("--import", metavar="FILE", help="Convert a PDL (.yaml) or Mermaid (.mmd) file, and print it."),
+    ] = None,
+) -> None:
     """List the included workflows, or check and print one.
 
     To change one: segue workflows travel_change > mine.md
     """
     with report_errors():
+        if import_:
+            from ...testing.rehearsal.converter import convert_file
+
+            converted = convert_file(import_)
+            for warning in converted.warnings:
+                print_error(warning)
+            return echo(converted.text, end="")
         from ...testing.rehearsal.participants import load_workflow, shipped_names, workflow_file
         from ..views.tables import print_pairs
 

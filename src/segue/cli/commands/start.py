@@ -1,4 +1,4 @@
-"""Commands that begin: demo, init, chat, run and mcp."""
+"""Commands that begin: init, chat, run and mcp."""
 
 import asyncio
 import re
@@ -113,7 +113,7 @@ def _server(settings: Settings, name: str) -> "McpServer":
     return servers[name]
 
 
-# Commands that begin: demo, init, chat and run.
+# Commands that begin: init, chat and run.
 
 PROJECT = ("agents.toml", "shop_tools.py", "test_shop.py")
 DATA_AGENT = "data"
@@ -121,27 +121,17 @@ LIFECYCLE = "lifecycle"
 Folder = Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder; created if missing.")]
 
 
-def demo(db: options.Database = DEFAULT_DATABASE, language: options.Language = "") -> None:
-    """Plan a trip with the offline planner, without a key."""
-    settings = Settings(db, agent="travel", mode="plan", model="offline", language=language)
-    with report_errors(settings):
-        from ...core.context import Ids
-        from ..dialog import one_shot
-
-        settings = replace(settings, session=f"demo-{Ids().thread()}")
-        raise typer.Exit(one_shot(settings, settings.say("demo_message"), as_json=False))
-
-
 def init(folder: Folder = Path()) -> None:
     """Create an agents file with two tools and a test."""
     settings = Settings()
     with report_errors(settings):
         _write_project(folder)
-    agents = shlex.quote(str(folder / PROJECT[0]))
     echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
+    if folder.resolve() != Path.cwd():
+        echo(f"  cd {shlex.quote(str(folder))}")
     for message in ("order_message", "refund_message"):
-        echo(f'  segue chat "{settings.say(message)}" --agents {agents}')
-    echo(f"  python {shlex.quote(str(folder / PROJECT[-1]))}")
+        echo(f'  segue chat "{settings.say(message)}"')
+    echo(f"  python {PROJECT[-1]}")
 
 
 def _write_project(folder: Path) -> None:
@@ -168,7 +158,7 @@ def _write_project(folder: Path) -> None:
         ) from error
 
 
-@options.with_message_options
+@options.with_options_of(options.MessageOptions)
 def chat(
     message: Annotated[
         str | None,
@@ -185,6 +175,8 @@ def chat(
     ] = False,
     files: options.MessageFiles = None,
     memory_files: options.MemoryFiles = None,
+    ask_user: options.AskUser = None,
+    review_plan: options.ReviewPlan = None,
     at: At = "",
     every: Every = "",
     timezone: Timezone = "",
@@ -198,6 +190,12 @@ def chat(
     With --at or --every the message is sent later: see `segue schedules`.
     """
     settings = replace(continued(shared.settings(mode)), memory_files=options.by_name(memory_files or ()))
+    asked = {"ask_user": ask_user, "review_plan": review_plan}
+    asks = {name: value for name, value in asked.items() if value is not None}
+    if asks and shared.steer:
+        hint = f"--{next(iter(asks)).replace('_', '-')}"
+        raise typer.BadParameter("it does not go with --steer: an unfinished task keeps its own", param_hint=hint)
+    settings = replace(settings, asks=asks)
     given = {"at": at, "every": every, "timezone": timezone, "overlap": overlap, "missed": missed}
     times = {name: value for name, value in given.items() if value}
     with report_errors(settings):
@@ -236,7 +234,7 @@ def _check_interactive(
         raise typer.BadParameter("it needs a MESSAGE; in an interactive chat type /file PATH", param_hint="--file")
 
 
-@options.with_message_options
+@options.with_options_of(options.MessageOptions)
 def run(
     text: Annotated[str, typer.Argument(metavar="GOAL", help="The goal; piped input is appended.")],
     file: options.Files = None,
@@ -254,9 +252,16 @@ def run(
         goal = _read_message(settings, text)
         if file:
             given = tuple(map(str, file))
-            settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, message=goal)
+            settings = replace(settings, agent=settings.agent or _data_agent(settings), files=given, message=goal)
             goal = _with_names(settings, goal, _copied(file))
         raise typer.Exit(one_shot(settings, goal, as_json=shared.as_json, steer=shared.steer))
+
+
+def _data_agent(settings: Settings) -> str:
+    """The first agent of the agents file that reads files, else its first one; without a file the example."""
+    agents = settings.agents()
+    reading = [agent.agent_id for agent in agents if DATA_AGENT in agent.tools]
+    return reading[0] if reading else "" if agents else DATA_AGENT
 
 
 def _read_message(settings: Settings, given: str | None) -> str:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from ...core.errors import TaskError
 from .. import options
 from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
 from ..output import echo
 from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
-from ..verdicts import Decisions, with_bare_approvals
+from ..verdicts import Answer, Decisions, with_bare_approvals
 from ..views.console import flat, indented, output, printable, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rich.console import Console
 
@@ -81,23 +82,37 @@ def answer(
 
     Answer a question with a text. Approve, edit or reject calls by the number shown with each; an
     option without a number applies to all other calls. Without a text or an option you are asked
-    interactively.
+    interactively. Without a TASK_ID it is the only task that waits; --last is the newest of them.
     """
     if last and text is None:
         task_id, text = None, task_id
-    name = named(task_id, last)
-    answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
+    if task_id and last:
+        raise typer.BadParameter("give either a TASK_ID or --last", param_hint="TASK_ID")
+    answer_to: Answer | str | None = {"manual_finish": True} if finish else text
     if (text is not None) + finish + any((approve, edit, reject, respond, always, only, flow)) > 1:
         raise typer.BadParameter("give a text, --finish, or decisions on the calls", param_hint="ANSWER")
     if (only or flow) and not always:
         hint = "--only" if only else "--flow"
         raise typer.BadParameter("it needs --always task or --always session", param_hint=hint)
+    name = task_id or _find_waiting(Settings(db), newest=last)
     settings = for_task(Settings(db, agents), name)
     with report_errors(settings):
         from ..dialog import answered
 
         decisions = Decisions(approve or (), edit or (), reject or (), respond or (), always or "", only or (), flow)
         raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
+
+
+def _find_waiting(settings: Settings, *, newest: bool) -> str:
+    """The id of the newest task that waits for an answer, or of the only one."""
+    found = ask(settings, lambda app: app.tasks.waiting())
+    with report_errors(settings):
+        if not found:
+            raise TaskError("No task is waiting for an answer: `segue waiting` lists those that are.")
+    if len(found) > 1 and not newest:
+        _print_waiting(found, settings)
+        raise typer.BadParameter("several tasks wait: give a TASK_ID or --last", param_hint="TASK_ID")
+    return found[-1].task_id
 
 
 def pause(
@@ -155,6 +170,27 @@ def event(
     echo(settings.say("event_sent", event=printable(name), task_id=ask(settings, send)))
 
 
+def spawn(
+    task_id: Annotated[str, options.TASK_ID],
+    description: Annotated[str, typer.Argument(metavar="DESCRIPTION", help="What is to be done.")],
+    after: Annotated[
+        list[str] | None, typer.Option("--after", metavar="ID", help="A subtask that it needs; may be repeated.")
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", help="Lower runs first.")] = 0,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds that it may take.")] = None,
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Add a subtask to a lifecycle run, which takes it up after the subtasks under way."""
+    settings = Settings(db)
+
+    async def add(app: "App") -> str:
+        found = await app.tasks.find(task_id)
+        about: dict[str, Any] = {"depends_on": after or (), "priority": priority, "timeout": timeout}
+        return await app.tasks.spawn_subtask(found, description, **about)
+
+    echo(settings.say("subtask_added", name=printable(ask(settings, add))))
+
+
 def rate(
     rating: Annotated[int, typer.Argument(metavar="RATING", help="1 (useless) to 5 (excellent).")],
     task_id: options.TaskId = None,
@@ -172,7 +208,7 @@ async def _task_after(app: "App", name: str, request: "Callable[[str], Awaitable
     """The task after a request."""
     task_id = await find_task(app, name)
     await request(task_id)
-    return await app.tasks.get(task_id)
+    return await app.task(task_id)
 
 
 def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
@@ -181,15 +217,13 @@ def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
     found = ask(settings, lambda app: app.tasks.waiting())
     if as_json:
         return write_json([task.json() for task in found], indent=2)
-    console = output()
     if not found:
-        console.print(settings.say("none_waiting"))
-    for task in found:
-        _print_waiting(console, task, settings)
+        output().print(settings.say("none_waiting"))
+    _print_waiting(found, settings)
 
 
-def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) -> None:
-    """Its question, since when it waits, and the commands that answer it."""
+def _print_waiting(tasks: "Sequence[WaitingTask]", settings: Settings) -> None:
+    """Each task's question and since when it waits; then the commands that answer them, once where tasks share them."""
     from rich.text import Text
 
     from ...prompts.catalogue import word
@@ -198,12 +232,27 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
     from ..views.console import print_prose
     from ..views.tables import message_text, when
 
-    language, question = settings.language_for(task.message), task.json()
-    about = f"{word('session', language)} {task.session_id}  {word('agent', language)} {task.agent_id}"
-    title = Text.assemble((task.task_id[:SHORT], "bold"), (f"  {flat(about)}  {when(task.since)}", "dim"))
-    print_prose(console, title.append(f"\n  {message_text(task.message, language, 120)}"))
-    if task.kind:
-        print_question(console, question, language)
-    for line in answer_hints(settings, task.task_id, question) if task.kind else [task.problem]:
+    console, shared = output(), dict[str, list[str]]()
+    for task in tasks:
+        language, question = settings.language_for(task.message), task.json()
+        about = f"{word('session', language)} {task.session_id}  {word('agent', language)} {task.agent_id}"
+        title = Text.assemble((task.task_id[:SHORT], "bold"), (f"  {flat(about)}  {when(task.since)}", "dim"))
+        print_prose(console, title.append(f"\n  {message_text(task.message, language, 120)}"))
+        if task.kind:
+            print_question(console, question, language)
+        if len(tasks) > 1 and task.kind in ("approval", "question"):
+            hints = answer_hints(settings, "TASK_ID", question)
+            shared.setdefault("\n".join(hint.partition(" --edit ")[0] for hint in hints), hints)
+            console.print()
+        else:
+            _print_hints(console, answer_hints(settings, task.task_id, question) if task.kind else [task.problem])
+    for hints in shared.values():
+        _print_hints(console, hints)
+
+
+def _print_hints(console: "Console", hints: "Sequence[str]") -> None:
+    from rich.text import Text
+
+    for line in hints:
         console.print(Text(indented(line), style="dim"), soft_wrap=True)
     console.print()

@@ -15,17 +15,6 @@ from .tables import Column, print_table
 if TYPE_CHECKING:
     from ..settings import Settings
 
-COLUMNS = (
-    Column("position", whole=True),
-    Column("when", whole=True),
-    Column("actor"),
-    Column("action"),
-    Column("session"),
-    Column("task", whole=True),
-    Column("user"),
-    Column("details"),
-)
-
 
 _KINDS: dict[Kind, str] = {
     "changed": "audit_changed",
@@ -38,20 +27,21 @@ _KINDS: dict[Kind, str] = {
 
 def print_entries(console: Console, entries: Iterable[AuditEntry], settings: "Settings") -> None:
     """A row for each entry; the digests of questions are left out."""
-    cells = (
-        {
-            "position": Text(str(entry.position)),
-            "when": Text(datetime.fromtimestamp(entry.moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")),
-            "actor": Text(flat(entry.actor)),
-            "action": Text(flat(entry.action)),
-            "session": Text(flat(entry.session_id)),
-            "task": Text(flat(entry.task_id[:8])),
-            "user": Text(flat(entry.user_id)),
-            "details": Text(one_line(_details(entry), 120)),
-        }
-        for entry in entries
-    )
-    print_table(console, settings.ui_language, COLUMNS, cells, "audit_none")
+    columns: list[Column[AuditEntry]] = [
+        Column("position", lambda entry: str(entry.position), whole=True),
+        Column(
+            "when",
+            lambda entry: datetime.fromtimestamp(entry.moment).astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+            whole=True,
+        ),
+        Column("actor", lambda entry: flat(entry.actor)),
+        Column("action", lambda entry: flat(entry.action)),
+        Column("session", lambda entry: flat(entry.session_id)),
+        Column("task", lambda entry: flat(entry.task_id[:8]), whole=True),
+        Column("user", lambda entry: flat(entry.user_id)),
+        Column("details", lambda entry: one_line(_details(entry), 120)),
+    ]
+    print_table(console, settings.ui_language, columns, entries, "audit_none")
 
 
 def _details(entry: AuditEntry) -> str:

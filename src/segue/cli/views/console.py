@@ -110,9 +110,12 @@ def result_line(result: Any, most: int = 100) -> str:
     """A call's result, in a few words: its error, its `summary`, or the beginning of its value."""
     if not isinstance(result, dict):
         return one_line(json_line(result), most)
-    if "error" in result:
-        return one_line(result["error"], most)
-    value = result.get("success")
+    from ...core.calls import CallResult
+
+    ended = CallResult.of(result)
+    if ended.has_error:
+        return one_line(ended.error, most)
+    value = ended.value
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
         return one_line(_MARKUP.sub("", value["summary"]), most)
     return one_line(value if isinstance(value, str) else json_line(value), most)

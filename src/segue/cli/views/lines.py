@@ -122,10 +122,10 @@ def decided_line(event: ToolCall, signs: Symbols, language: str) -> Text:
 
 def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 100, step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
-    took = sentence("took", language, seconds=f"{event.seconds:.2f}")
-    text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"  {took}{step}", "dim"))
-    if CallResult.of(event.result).unknown:
-        text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
+    took = f"  {sentence('took', language, seconds=f'{event.seconds:.2f}')}"
+    if sign == signs.unknown and not round(event.seconds, 2):  # the process that ran it was killed
+        took = ""
+    text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"{took}{step}", "dim"))
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
     return text.append(f"\n    {result_line(event.result, most)}", style=shade).append(
         hidden_line(event.result, language)
@@ -301,7 +301,9 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     """Mode, steps, tools and tokens of a task that ended."""
     result = task.result or {}
     reasoning, usage = result.get("reasoning") or {}, result.get("usage") or {}
-    mode, steps = result.get("mode") or task.mode, reasoning.get("total_steps", 0)
+    mode, plan = result.get("mode") or task.mode, result.get("plan")
+    # The step of a plan that writes the answer has no place in the history.
+    steps = len(plan) - (result.get("open_steps") or 0) if plan else reasoning.get("total_steps", 0)
     parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")

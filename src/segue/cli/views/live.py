@@ -52,6 +52,8 @@ class LiveView(TaskView):
         self._plan = self.task.plan
         """The plan that is redrawn; what replaces it is a new one."""
         self._headings: list[list[str]] = []
+        self._is_bare = False
+        """Whether a heading was printed last, under which only the calls stand that run now."""
         self._finished = 0
         """How much of the reply's text an answer, which is printed whole, had."""
         self._doing = ""
@@ -110,6 +112,7 @@ class LiveView(TaskView):
         if self._live.is_started:
             self._live.refresh()
         self._console.print(what)
+        self._is_bare = False
 
     def _flush_plan(self, new: dict[str, PlanItem] | None = None) -> None:
         """Let the current plan, and the headings that came since it was made, scroll up; a new one replaces it."""
@@ -124,7 +127,10 @@ class LiveView(TaskView):
             return
         self._doing = banner[-1]
         if not self._plan:
+            for call in [*self.task.running.values()] if self._is_bare else ():
+                self._print(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
             self._print(Group(Text(), lines.banner_text(banner)))
+            self._is_bare = len(banner) == 1
         elif banner[0] not in [shown[0] for shown in self._headings]:
             # Under a step the plan itself says what goes on.
             self._headings.append(banner[:1] if phase.step_id else banner)

@@ -1,11 +1,11 @@
 """Lists: sessions, tasks, agents, modes, and what was said in a session."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...core.conversation import PREFIXES, Role, Utterance, spoken
-from ...core.task import FORK_MARK
+from ...core.conversation import MODE, PREFIXES, Role, Utterance, spoken
+from ...core.task import FORK_MARK, title_of
 from ...prompts.catalogue import label, sentence, word
 from ..settings import SHORT, task_command
 from .console import arguments_line, flat, indented, markdown_text, one_line, print_prose, print_said, printable
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from ...core.agents import Agent
     from ...core.calls import Tool
     from ...core.notifications import Notification
-    from ...core.records import Hit, Permission, Task, Thread, UserPreferences
+    from ...core.records import Hit, Permission, RatedAnswer, Task, Thread, UserPreferences
+    from ...memory.files import Fact
     from ..settings import Settings
 
+R = TypeVar("R")
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
 MESSAGE_WIDTH = 120
 """Columns of a message in a list."""
@@ -51,28 +53,30 @@ def status_text(status: str, language: str, *, interrupted: bool = False) -> Tex
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column, and the width of the terminal from which on it is shown."""
+class Column(Generic[R]):
+    """A column: its cell in a row, and the width of the terminal from which on it is shown."""
 
     name: str
+    cell: Callable[[R], Text | str]
     least: int = 0
     whole: bool = False
     """Its cells are short, and stay in one line."""
 
 
 def print_table(
-    console: Console, language: str, columns: Sequence[Column], rows: Iterable[Mapping[str, Text]], empty: str = ""
+    console: Console, language: str, columns: Sequence[Column[R]], rows: Iterable[R], empty: str = ""
 ) -> None:
     """A table without lines whose cells are wrapped and never cut, or the sentence for an empty one."""
-    cells = [*rows]
+    listed = [*rows]
     width = console.width if console.is_terminal else PIPED_TABLE
     table = _grid(header_style="dim", show_header=True)
     shown = [column for column in columns if width >= column.least]
     for column in shown:
         table.add_column(word(column.name, language), overflow="fold", no_wrap=column.whole)
-    for row in cells:
-        table.add_row(*(row[column.name] for column in shown))
-    console.print(table if cells or not empty else Text(sentence(empty, language)), width=width)
+    for row in listed:
+        cells = (column.cell(row) for column in shown)
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+    console.print(table if listed or not empty else Text(sentence(empty, language)), width=width)
 
 
 def _grid(**options: Any) -> Table:
@@ -87,54 +91,6 @@ def print_pairs(console: Console, text: str) -> None:
     for line in text.splitlines():
         table.add_row(*map(Text, line.split("\t")))
     console.print(table)
-
-
-SESSION_COLUMNS = (
-    Column("session"),
-    Column("turns", 80),
-    Column("status", whole=True),
-    Column("last used", 80),
-    Column("last message"),
-)
-HIT_COLUMNS = (Column("session"), Column("started", 80), Column("message"))
-TASK_COLUMNS = (
-    Column("task", whole=True),
-    Column("status", whole=True),
-    Column("session", 80),
-    Column("agent", 100),
-    Column("mode", 100),
-    Column("started", 80),
-    Column("message"),
-)
-AGENT_COLUMNS = (Column("agent"), Column("mode", 60), Column("model", 60), Column("tools"), Column("description", 100))
-TOOL_COLUMNS = (Column("tool"), Column("agent", 60), Column("marks", 60), Column("description"))
-PERMISSION_COLUMNS = (
-    Column("session"),
-    Column("agent", 60),
-    Column("tool"),
-    Column("allowed in"),
-    Column("since", 80),
-)
-USED_COLUMNS = (Column("mode"), Column("rating"), Column("message"))
-MODE_COLUMNS = (Column("mode"), Column("description"))
-FILE_COLUMNS = (Column("file"), Column("entries"), Column("tasks"), Column("bytes"), Column("changed", 60))
-SCHEDULE_COLUMNS = (
-    Column("schedule", whole=True),
-    Column("next run", whole=True),
-    Column("every", 80),
-    Column("last task"),
-    Column("message"),
-)
-NOTIFICATION_COLUMNS = (
-    Column("notification", whole=True),
-    Column("receiver", whole=True),
-    Column("what", whole=True),
-    Column("task", 130, whole=True),
-    Column("attempts", 130, whole=True),
-    Column("next", whole=True),
-    Column("error", 60),
-)
-VERSION_COLUMNS = (Column("agent"), Column("version"), Column("tasks"), Column("on_upgrade"), Column("there"))
 
 
 def message_text(message: str, language: str, most: int) -> str:
@@ -153,55 +109,59 @@ def print_sessions(
 ) -> None:
     """The sessions; `interrupted` maps those whose task was interrupted to the task."""
     language = settings.ui_language
-    cells = (
-        {
-            "session": Text(flat(row.session_id)),
-            "turns": Text(str(row.turns)),
-            "status": status_text(row.status, language, interrupted=row.session_id in interrupted),
-            "last used": Text(when(row.updated_at)),
-            "last message": Text(_fork_mark(row) + message_text(row.message, language, MESSAGE_WIDTH)),
-        }
-        for row in rows
-    )
-    print_table(console, language, SESSION_COLUMNS, cells, "no_session")
+    columns: list[Column[Thread]] = [
+        Column("session", lambda row: flat(row.session_id)),
+        Column("turns", lambda row: str(row.turns), 80),
+        Column(
+            "status",
+            lambda row: status_text(row.status, language, interrupted=row.session_id in interrupted),
+            whole=True,
+        ),
+        Column("last used", lambda row: when(row.updated_at), 80),
+        Column(
+            "last message",
+            lambda row: _titled(row, message_text(row.message, language, MESSAGE_WIDTH)),
+        ),
+    ]
+    print_table(console, language, columns, rows, "no_session")
     _print_resume_commands(console, [interrupted[r.session_id] for r in rows if r.session_id in interrupted], settings)
 
 
 def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") -> None:
     """Where something was said."""
     language = settings.ui_language
-    cells = (
-        {
-            "session": Text(flat(hit.session_id)),
-            "started": Text(when(hit.created_at)),
-            "message": Text(flat(hit.snippet)),
-        }
-        for hit in hits
-    )
-    print_table(console, language, HIT_COLUMNS, cells, "nothing_found")
+    columns: list[Column[Hit]] = [
+        Column("session", lambda hit: flat(hit.session_id)),
+        Column("started", lambda hit: when(hit.created_at), 80),
+        Column("message", lambda hit: flat(hit.snippet)),
+    ]
+    print_table(console, language, columns, hits, "nothing_found")
 
 
-def _fork_mark(row: "Thread") -> str:
-    return FORK_MARK if row.title.startswith(FORK_MARK) else ""
+def _titled(row: "Thread", message: str) -> str:
+    """The last message, behind the title where that says something else."""
+    title = flat(row.title)
+    if title.startswith(FORK_MARK):
+        return FORK_MARK + message
+    return message if row.mode == MODE or title in ("", title_of(row.message)) else f"{title} · {message}"
 
 
 def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collection[str], settings: "Settings") -> None:
     """The tasks; `interrupted` has the ids of those that were."""
     language = settings.ui_language
     shortest = _shortest([row.task_id for row in rows])
-    cells = (
-        {
-            "task": Text(row.task_id[:shortest]),
-            "status": status_text(row.status, language, interrupted=row.task_id in interrupted),
-            "session": Text(flat(row.session_id)),
-            "agent": Text(flat(row.agent_id)),
-            "mode": Text(flat(_mode(row))),
-            "started": Text(when(row.created_at)),
-            "message": Text(message_text(row.message, language, MESSAGE_WIDTH)),
-        }
-        for row in rows
-    )
-    print_table(console, language, TASK_COLUMNS, cells, "no_task")
+    columns: list[Column[Task]] = [
+        Column("task", lambda row: row.task_id[:shortest], whole=True),
+        Column(
+            "status", lambda row: status_text(row.status, language, interrupted=row.task_id in interrupted), whole=True
+        ),
+        Column("session", lambda row: flat(row.session_id), 80),
+        Column("agent", lambda row: flat(row.agent_id), 100),
+        Column("mode", lambda row: flat(_mode(row)), 100),
+        Column("started", lambda row: when(row.created_at), 80),
+        Column("message", lambda row: message_text(row.message, language, MESSAGE_WIDTH)),
+    ]
+    print_table(console, language, columns, rows, "no_task")
     _print_resume_commands(console, [row.task_id for row in rows if row.task_id in interrupted], settings)
 
 
@@ -229,40 +189,40 @@ def _print_resume_commands(console: Console, task_ids: Iterable[str], settings: 
 
 def print_agents(console: Console, agents: Iterable["Agent"], language: str, served: Mapping[str, str]) -> None:
     """The agents, with their own tools and those `served` by their MCP servers."""
-    cells = (
-        {
-            "agent": Text(one_line(agent.agent_id)),
-            "mode": Text(one_line(agent.mode)),
-            "model": Text(one_line(sentence("environment_model", language) if agent.model is None else agent.model)),
-            "tools": Text(flat(_tool_names(agent, served) or word("none", language))),
-            "description": Text(one_line(agent.description, DESCRIPTION)),
-        }
-        for agent in agents
-    )
-    print_table(console, language, AGENT_COLUMNS, cells)
-
-
-def _tool_names(agent: "Agent", served: Mapping[str, str]) -> str:
-    return ", ".join([*own_tools(agent), *filter(None, [served.get(agent.agent_id)])])
+    columns: list[Column[Agent]] = [
+        Column("agent", lambda agent: one_line(agent.agent_id)),
+        Column("mode", lambda agent: one_line(agent.mode), 60),
+        Column(
+            "model",
+            lambda agent: one_line(sentence("environment_model", language) if agent.model is None else agent.model),
+            60,
+        ),
+        Column(
+            "tools",
+            lambda agent: flat(
+                ", ".join([*own_tools(agent), *filter(None, [served.get(agent.agent_id)])]) or word("none", language)
+            ),
+        ),
+        Column("description", lambda agent: one_line(agent.description, DESCRIPTION), 100),
+    ]
+    print_table(console, language, columns, agents)
 
 
 def own_tools(agent: "Agent") -> list[str]:
     """The names of an agent's tools, without those of MCP servers."""
-    return [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
+    called = [f"agent:{tool.agent}" for tool in agent.agent_tools]
+    return [*(tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.own_tools), *called]
 
 
 def print_tools(console: Console, rows: Iterable[tuple[str, "Tool"]], language: str) -> None:
     """The tools, each with the agent that has it."""
-    cells = (
-        {
-            "tool": Text(one_line(tool.name)),
-            "agent": Text(one_line(agent_id)),
-            "marks": Text(", ".join(tool_marks(tool))),
-            "description": Text(one_line(tool_description(tool).partition("\n\n")[0], DESCRIPTION)),
-        }
-        for agent_id, tool in rows
-    )
-    print_table(console, language, TOOL_COLUMNS, cells)
+    columns: list[Column[tuple[str, Tool]]] = [
+        Column("tool", lambda row: one_line(row[1].name)),
+        Column("agent", lambda row: one_line(row[0]), 60),
+        Column("marks", lambda row: ", ".join(tool_marks(row[1])), 60),
+        Column("description", lambda row: one_line(tool_description(row[1]).partition("\n\n")[0], DESCRIPTION)),
+    ]
+    print_table(console, language, columns, rows)
 
 
 def tool_marks(tool: "Tool") -> list[str]:
@@ -276,53 +236,40 @@ def tool_description(tool: "Tool") -> str:
 
 
 def print_permissions(console: Console, rows: Iterable["Permission"], language: str) -> None:
-    cells = (
-        {
-            "session": Text(flat(row.session_id)),
-            "agent": Text(flat(row.agent_id)),
-            "tool": Text(flat(row.tool)),
-            "allowed in": Text(_scope(row, language)),
-            "since": Text(when(row.granted_at)),
-        }
-        for row in rows
-    )
-    print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
-
-
-def print_schedules(console: Console, rows: Iterable[Mapping[str, Text]], language: str) -> None:
-    print_table(console, language, SCHEDULE_COLUMNS, rows, "no_schedules")
+    columns: list[Column[Permission]] = [
+        Column("session", lambda row: flat(row.session_id)),
+        Column("agent", lambda row: flat(row.agent_id), 60),
+        Column("tool", lambda row: flat(row.tool)),
+        Column("allowed in", lambda row: _scope(row, language)),
+        Column("since", lambda row: when(row.granted_at), 80),
+    ]
+    print_table(console, language, columns, rows, "no_permission")
 
 
 def print_notifications(console: Console, rows: Iterable["Notification"], language: str) -> None:
     """What receivers are still to be told, and why they were not yet."""
-    cells = (
-        {
-            "notification": Text(row.notification_id),
-            "receiver": Text(row.receiver),
-            "task": Text(row.task_id[:SHORT]),
-            "what": Text(word(row.kind, language)),
-            "attempts": Text(str(row.attempts)),
-            "next": Text(word("dead", language) if row.due is None else when(row.due)),
-            "error": Text(flat(row.error or "–")),
-        }
-        for row in rows
-    )
-    print_table(console, language, NOTIFICATION_COLUMNS, cells, "no_notifications")
+    columns: list[Column[Notification]] = [
+        Column("notification", lambda row: row.notification_id, whole=True),
+        Column("receiver", lambda row: row.receiver, whole=True),
+        Column("what", lambda row: word(row.kind, language), whole=True),
+        Column("task", lambda row: row.task_id[:SHORT], 130, whole=True),
+        Column("attempts", lambda row: str(row.attempts), 130, whole=True),
+        Column("next", lambda row: word("dead", language) if row.due is None else when(row.due), whole=True),
+        Column("error", lambda row: flat(row.error or "–"), 60),
+    ]
+    print_table(console, language, columns, rows, "no_notifications")
 
 
 def print_versions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
     """The versions that unfinished tasks have, how many in which status, and where they are registered."""
-    cells = (
-        {
-            "agent": Text(printable(row["agent_id"])),
-            "version": Text(printable(row["version"] or "–")),
-            "tasks": Text(", ".join(f"{n} {word(status, language)}" for status, n in row["tasks"].items())),
-            "on_upgrade": Text(", ".join(f"{name} ({n})" for name, n in row["on_upgrade"].items()) or "–"),
-            "there": Text(_places_of(row, language)),
-        }
-        for row in rows
-    )
-    print_table(console, language, VERSION_COLUMNS, cells, "no_unfinished")
+    columns: list[Column[Mapping[str, Any]]] = [
+        Column("agent", lambda row: printable(row["agent_id"])),
+        Column("version", lambda row: printable(row["version"] or "–")),
+        Column("tasks", lambda row: ", ".join(f"{n} {word(status, language)}" for status, n in row["tasks"].items())),
+        Column("on_upgrade", lambda row: ", ".join(f"{name} ({n})" for name, n in row["on_upgrade"].items()) or "–"),
+        Column("there", lambda row: _places_of(row, language)),
+    ]
+    print_table(console, language, columns, rows, "no_unfinished")
 
 
 def _places_of(row: Mapping[str, Any], language: str) -> str:
@@ -338,39 +285,44 @@ def _scope(row: "Permission", language: str) -> str:
 
 def print_modes(console: Console, modes: Mapping[str, str], language: str) -> None:
     """The modes with what they do."""
-    cells = (
-        {"mode": Text(one_line(name)), "description": Text(one_line(described, DESCRIPTION))}
-        for name, described in modes.items()
-    )
-    print_table(console, language, MODE_COLUMNS, cells)
+    columns: list[Column[tuple[str, str]]] = [
+        Column("mode", lambda row: one_line(row[0])),
+        Column("description", lambda row: one_line(row[1], DESCRIPTION)),
+    ]
+    print_table(console, language, columns, modes.items())
 
 
 def print_preferences(console: Console, found: "UserPreferences", language: str) -> None:
     mode = found.default_mode
     print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
-    cells = (
-        {
-            "mode": Text(flat(used.mode)),
-            "rating": Text("" if used.rating is None else str(used.rating)),
-            "message": Text(message_text(used.query, language, MESSAGE_WIDTH)),
-        }
-        for used in found.mode_history
-    )
-    print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
+    columns: list[Column[RatedAnswer]] = [
+        Column("mode", lambda used: flat(used.mode)),
+        Column("rating", lambda used: "" if used.rating is None else str(used.rating)),
+        Column("message", lambda used: message_text(used.query, language, MESSAGE_WIDTH)),
+    ]
+    print_table(console, language, columns, found.mode_history, "no_mode_used")
+
+
+def print_facts(console: Console, facts: Sequence["Fact"], language: str) -> None:
+    """What holds, each with its key, and what it replaces."""
+    columns: list[Column[Fact]] = [
+        Column("key", lambda fact: flat(fact.key), whole=True),
+        Column("fact", lambda fact: flat(fact.text)),
+        Column("replaces", lambda fact: flat("; ".join(before.text for before in fact.earlier)), 80),
+        Column("changed", lambda fact: when(fact.created_at), 120),
+    ]
+    print_table(console, language, columns, facts)
 
 
 def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
-    cells = (
-        {
-            "file": Text(flat(row["name"])),
-            "entries": Text(str(row["entries"])),
-            "tasks": Text(str(len(row["tasks"]))),
-            "bytes": Text(str(row["bytes"])),
-            "changed": Text(when(row["updated_at"])),
-        }
-        for row in rows
-    )
-    print_table(console, language, FILE_COLUMNS, cells, "no_memory")
+    columns: list[Column[Mapping[str, Any]]] = [
+        Column("file", lambda row: flat(row["name"])),
+        Column("entries", lambda row: str(row["entries"])),
+        Column("tasks", lambda row: str(len(row["tasks"]))),
+        Column("bytes", lambda row: str(row["bytes"])),
+        Column("changed", lambda row: when(row["updated_at"]), 60),
+    ]
+    print_table(console, language, columns, rows, "no_memory")
     for row in rows:
         if row["error"]:
             print_prose(console, Text(flat(row["error"]), style="yellow"))

@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from ...core.actor import person
+from ...core.actor import HTTP, OPERATOR, PYTHON, SEGUE, person
 from ...core.calls import CallResult, CallStatus
 from ...core.conversation import PREFIXES, Utterance, spoken
 from ...core.events import (
     Action,
+    AgentCalled,
     Answer,
     ApprovalGiven,
     ApprovalRequested,
@@ -81,6 +82,9 @@ from .console import (
 )
 from .lines import UNKNOWN_STYLE, Symbols, outcome_sign
 from .tables import status_text, when
+
+_ACTORS = {HTTP: "", PYTHON: "a program", OPERATOR: "the agents file", SEGUE: "a deadline"}
+"""What decides other than a person or a key; of a caller without a key nothing is known."""
 
 # What the views of a task share: which parts of its reply they show, and the views that print JSON or the answer.
 
@@ -320,7 +324,8 @@ def _add_prompts(root: Tree, task: Projection, language: str) -> None:
     if task.prompt_chars:
         share = f"{task.prefix_chars / task.prompt_chars:.0%}"
         about = {"n": f"{task.prompt_chars:,}", "calls": task.usage.calls, "share": share}
-        root.add(Text(sentence("prompts_sent", language, **about), style="dim"))
+        name = "prompts_sent_one" if task.usage.calls == 1 else "prompts_sent"
+        root.add(Text(sentence(name, language, **about), style="dim"))
 
 
 def _task_label(task: Task, language: str, interrupted: bool) -> Text:
@@ -337,6 +342,7 @@ class _Drawing:
 
     def __init__(self, trace: TaskTrace, signs: Symbols, language: str) -> None:
         self._calls = trace.calls
+        self._called = {each.task.task_id: each for each in trace.called}
         self._stops = [event.timestamp for event in trace.events if isinstance(event, STOPS)]
         self._signs = signs
         self._language = language
@@ -380,14 +386,22 @@ class _Drawing:
                     tree.add(line.append(self._by(verdict), style="dim"))
             case CallPermitted():
                 tree.add(lines.permitted_line(entry.of, self._signs, self._language))
+            case AgentCalled(called_task_id=task_id) if trace := self._called.get(task_id):
+                below = _Drawing(trace, self._signs, self._language)
+                below.draw(project(trace.events).trace.root, tree)
             case Cancelled(partial=str(partial)) if partial:
                 tree.add(self._named("written so far", partial))
         self.draw(entry, tree, in_step or isinstance(entry.of, PlanItem))
 
     def _by(self, verdict: Mapping[str, Any]) -> str:
         """Who decided so, and when."""
-        persons = [f"{one_line(person(each['by']))} {when(each['at'])}" for each in verdict.get("by", ())]
-        return f"  {sentence('decided_by', self._language, who=', '.join(persons))}" if persons else ""
+        told = []
+        for each in verdict.get("by", ()):
+            name = _ACTORS.get(each["by"])
+            name = one_line(person(each["by"])) if name is None else word(name, self._language)
+            moment = when(each["at"])
+            told.append(sentence("decided_by", self._language, who=f"{name} {moment}") if name else moment)
+        return f"  {', '.join(told)}" if told else ""
 
     def _step(self, event: Action | ToolResult) -> str:
         named = self._names_steps and event.step_id
@@ -505,6 +519,11 @@ class _Drawing:
         return Text(word("approval given", self._language), style="yellow")
 
     @_line.register
+    def _(self, what: AgentCalled) -> Text:
+        called = sentence("agent_called", self._language, agent=what.agent_id, task_id=what.called_task_id)
+        return Text(one_line(called), style="cyan")
+
+    @_line.register
     def _(self, what: Cancelled) -> Text:
         return Text(word("cancelled", self._language), style="yellow")
 
@@ -539,7 +558,7 @@ def _entry(call: Call, events: Sequence[Event], status: TaskStatus | None, signs
     sign, style, known = _state_of(call, status, signs)
     text = Text.assemble((f"{sign} ", style), (one_line(call.name), "bold"))
     text.append(f"({arguments_line(call.arguments)})", style="dim")
-    took = _duration(call, events, language) if call.outcome and sign != signs.unknown else ""
+    took = _duration(call, events, language) if call.outcome else ""
     text.append(f"  {word(known, language)}{took}", style=style)
     text.append(f"  {one_line(call.scope, 12)} #{call.idx}", style="dim")
     if call.orphaned:
@@ -554,15 +573,17 @@ def _entry(call: Call, events: Sequence[Event], status: TaskStatus | None, signs
 def _duration(call: Call, events: Sequence[Event], language: str) -> str:
     """How long the call took; of one that ran again after a resume, how long the last run took.
 
-    One that waited did not run again.
+    One that waited did not run again. Nobody knows how long one ran that its process did not outlive.
     """
+    results = (event for event in events if isinstance(event, ToolResult))
+    took = next((event.seconds for event in results if (event.scope, event.index) == (call.scope, call.idx)), None)
+    if CallResult.of(call.outcome or {}).unknown:
+        return "  " + sentence("took", language, seconds=f"{took:.2f}") if took else ""
     began, ended = call.started_at, call.finished_at or call.started_at
     meanwhile = [event for event in events if began < event.timestamp < ended]
     waited = any(isinstance(event, StateChanged) and event.old == TaskStatus.WAITING for event in meanwhile)
     if waited or not any(isinstance(event, Resumed) for event in meanwhile):
         return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
-    results = (event for event in events if isinstance(event, ToolResult))
-    took = next((event.seconds for event in results if (event.scope, event.index) == (call.scope, call.idx)), None)
     again = sentence("run_again", language)
     return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 

@@ -48,19 +48,14 @@ def print_timeline(
     `fork` is the command that starts a session from a snapshot.
     """
     language, signs = settings.ui_language, symbols_for(console)
-    columns = [Column(name) for name in ("snapshot", "place", "what happened")]
+    columns: list[Column[TimelineEntry]] = [
+        Column("snapshot", lambda entry: Text(entry.short_id, style="bold")),
+        Column("place", lambda entry: _place(entry.turn, entry.recursion, entry.steps, language)),
+        Column("what happened", lambda entry: _summary(entry, signs, language)),
+    ]
     if any(entry.effects_since for entry in entries):
-        columns.append(Column("later effects"))
-    cells = (
-        {
-            "snapshot": Text(entry.short_id, style="bold"),
-            "place": Text(_place(entry.turn, entry.recursion, entry.steps, language)),
-            "what happened": _summary(entry, signs, language),
-            "later effects": Text(str(entry.effects_since or ""), style="yellow"),
-        }
-        for entry in entries
-    )
-    print_table(console, language, columns, cells)
+        columns.append(Column("later effects", lambda entry: Text(str(entry.effects_since or ""), style="yellow")))
+    print_table(console, language, columns, entries)
     if entries:
         command = printable(fork(entries[-2:][0].short_id))
         console.print(Text(f"\n{sentence('fork_from', language)}\n  {command}", style="dim"), soft_wrap=True)

@@ -14,8 +14,6 @@ from .tables import Column, print_table
 if TYPE_CHECKING:
     from ..settings import Settings
 
-_NUMBERS = ("tasks", "input", "output")
-
 
 def print_usage(console: Console, report: UsageReport, by: str, settings: "Settings") -> None:
     """A row for each day with tasks, agent, user or model, the total, what is not known of it, and the limits."""
@@ -26,38 +24,40 @@ def print_usage(console: Console, report: UsageReport, by: str, settings: "Setti
         console.print(settings.say("usage_none", since=report.since))
     if report.limits:
         console.print()
-        rows = [_limit_row(limit, settings) for limit in report.limits]
-        print_table(console, settings.ui_language, [Column(name) for name in ("limit", "of", "used", "at most")], rows)
+        language = settings.ui_language
+        columns: list[Column[LimitUse]] = [
+            Column("limit", lambda limit: limit.limit_name),
+            Column("of", lambda limit: one_line(limit.name or limit.day)),
+            Column("used", lambda limit: _used(limit, language)),
+            Column("at most", lambda limit: amount(limit.limit, limit.unit, language)),
+        ]
+        print_table(console, language, columns, report.limits)
 
 
 def _print_totals(
     console: Console, report: UsageReport, by: str, used: Mapping[str, UsageTotal], settings: "Settings"
 ) -> None:
-    columns = [Column(by), *(Column(name, whole=True) for name in _NUMBERS), Column("cost")]
-    rows = [_row(by, one_line(name) or "–", total, settings) for name, total in used.items()]
-    total = _row(by, settings.say("usage_total"), report.total, settings)
-    cells = [*rows, {name: Text(cell.plain, style="bold") for name, cell in total.items()}]
-    print_table(console, settings.ui_language, columns, cells)
+    name_of_total = settings.say("usage_total")
+    rows = [
+        *((one_line(name) or "–", total, "") for name, total in used.items()),
+        (name_of_total, report.total, "bold"),
+    ]
+    columns: list[Column[tuple[str, UsageTotal, str]]] = [
+        Column(by, lambda row: Text(row[0], style=row[2])),
+        Column("tasks", lambda row: Text(f"{row[1].tasks:,}", style=row[2]), whole=True),
+        Column("input", lambda row: Text(f"{row[1].input:,}", style=row[2]), whole=True),
+        Column("output", lambda row: Text(f"{row[1].output:,}", style=row[2]), whole=True),
+        Column("cost", lambda row: Text(_cost(row[1], settings), style=row[2])),
+    ]
+    print_table(console, settings.ui_language, columns, rows)
     for line in _notes(report.total, settings):
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 
-def _limit_row(limit: LimitUse, settings: "Settings") -> dict[str, Text]:
-    """A limit, whose it is, and what is used of it; red where a tenth is left at most."""
-    language = settings.ui_language
-    used, most = (amount(value, limit.unit, language) for value in (limit.used, limit.limit))
+def _used(limit: LimitUse, language: str) -> Text:
+    """What is used of a limit, red where a tenth is left at most."""
     style = "red" if limit.used >= 0.9 * limit.limit else ""
-    names = {"limit": limit.limit_name, "of": one_line(limit.name or limit.day)}
-    return {
-        **{name: Text(text) for name, text in names.items()},
-        "used": Text(used, style=style),
-        "at most": Text(most),
-    }
-
-
-def _row(by: str, name: str, total: UsageTotal, settings: "Settings") -> dict[str, Text]:
-    numbers = {each: Text(f"{getattr(total, each):,}") for each in _NUMBERS}
-    return {by: Text(name), **numbers, "cost": Text(_cost(total, settings))}
+    return Text(amount(limit.used, limit.unit, language), style=style)
 
 
 def _cost(total: UsageTotal, settings: "Settings") -> str:

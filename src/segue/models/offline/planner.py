@@ -94,17 +94,30 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
         tools = listed((title(ask.card, language) for ask in intent.asks), language)
         missing = {p.name: p for ask in intent.asks for p in ask.missing}
         lines = (_asked(parameter, language) for parameter in missing.values())
-        parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines]))
+        parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines, *_quoting(intent, language)]))
     if intent.held:
         form = json.dumps({p.name: "…" for p in intent.held[0].required}, ensure_ascii=False)
         tools = listed((title(card, language) for card in intent.held), language)
         parts.append(sentence("held", language, tools=tools, form=f"`{intent.held[0].name}({form})`"))
+    if intent.effects:
+        names = [f"`{card.name}`" for card in intent.effects]
+        parts.append(sentence("effects", language, tools=listed(names, language)))
     if intent.unclear:
         tools = listed((title(fit.card, language) for fit in intent.unclear), language)
         parts.append(sentence("unclear", language, tools=tools, parts=listed(intent.unused, language)))
     elif intent.unused and not intent.is_empty:
         parts.append(sentence("unused", language, parts=listed(intent.unused, language)))
     return parts
+
+
+def _quoting(intent: Intent, language: Language) -> list[str]:
+    """How to write a text that is missing, with the words that were not used as an example."""
+    for ask in intent.asks:
+        if free := [p for p in ask.missing if p.is_free and not p.values]:
+            values = [*intent.unused[:1], *["…"] * len(free)][: len(free)]
+            form = " ".join([ask.card.spoken, *(f'"{value}"' for value in values)])
+            return ["", sentence("quote", language, form=f"`{form}`")]
+    return []
 
 
 def _asked(parameter: Parameter, language: Language) -> str:
@@ -199,11 +212,7 @@ class OfflinePlanner:
         self._pace = pace
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the reply in pieces.
-
-        Raises:
-            ModelRefused: the requested object is neither a decision nor a plan.
-        """
+        """Yield the reply in pieces."""
         reply = _reply(Task.of(request), request)
         for call in reply.tool_calls:
             yield CallDelta(call.name)
@@ -375,7 +384,8 @@ def _reply(task: Task, request: ModelRequest) -> ModelReply:
     if writer is None:
         kind = request.schema.get("title", "JSON object")
         raise ModelRefused(
-            "A {kind} needs a language model: set OPENAI_API_KEY or SEGUE_MODEL, or give the agent a model.",
+            "Structured output ({kind}) needs a language model: set OPENAI_API_KEY or SEGUE_MODEL, or give the agent a "
+            "model.",
             kind=kind,
         )
     finish_reason = task.finish_reason if writer is _decision and not task.pending else "stop"

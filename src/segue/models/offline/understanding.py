@@ -170,6 +170,20 @@ def unused(text: str, used: Iterable[int]) -> list[Found]:
 _SAYS_NOTHING = frozenset(re.findall(r"\w+", "get list find search query fetch look make the and for how many min max"))
 
 
+_PARTICLES = ("up", "out", "in", "on", "off", "over", "back")
+"""With these a verb is written as one word in a name, and as two in a sentence: `lookup`, "look up"."""
+_IS_ID = re.compile(r"(?:^|_)(?:id|no|nr|num|number)$")
+_OF_IDS = ("number", "编号", "号码")
+_GENERIC = frozenset(["查询", "获取", "返回", "显示", "列出", "搜索", "查看", "根据", "指定", "一个", "所有", "信息"])
+"""What descriptions of any tool say."""
+
+
+def _spellings(word: str) -> tuple[str, ...]:
+    """A word of a name, and the two that it may be in a sentence."""
+    ends = (p for p in _PARTICLES if word.lower().endswith(p) and len(word) > len(p) + 2)
+    return (word, *(f"{word[: -len(p)]} {p}" for p in ends))
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One argument of a tool.
@@ -198,6 +212,7 @@ class Parameter:
     def words(self) -> tuple[str, ...]:
         """The keywords, then the words of the name and the label."""
         found = re.findall(rf"[A-Za-z]{{3,}}|[{CJK}]{{2}}", f"{self.name.replace('_', ' ')} {self.label}")
+        found += _OF_IDS if _IS_ID.search(self.name.lower()) else ()
         return (*self.keywords, *(word for word in found if word.lower() not in _SAYS_NOTHING))
 
     @property
@@ -226,6 +241,29 @@ class Card:
     words: tuple[str, ...]
     read_only: bool
     parameters: tuple[Parameter, ...]
+    needs_approval: bool = False
+
+    @property
+    def spoken(self) -> str:
+        """A word of a message that names it."""
+        return self.name if self.words or self.name in self.keywords else next(iter(self.keywords), self.name)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it may be tried where a message does not name it: it changes nothing, or a person decides first."""
+        return self.read_only or self.needs_approval
+
+    @cached_property
+    def topic(self) -> tuple[str, ...]:
+        """What it is about: words of its name, its title, its arguments and its description's first line."""
+        first = self.description.partition("\n")[0]
+        text = " ".join([self.title, first, *(p.name for p in self.parameters)])
+        latin = re.findall(r"[A-Za-z][a-z]+|[A-Z]+", f"{self.name} {text}")
+        chinese = [pair for run in re.findall(rf"[{CJK}]+", text) for pair in map("".join, pairwise(run))]
+        said = _FILLING_ENGLISH | _SAYS_NOTHING
+        words = [word for word in latin if len(word) > 2 and word.lower() not in said]
+        words += [pair for pair in chinese if pair not in _GENERIC and not _FILLING_CHINESE.search(pair)]
+        return tuple(dict.fromkeys(words))
 
     @property
     def is_exact(self) -> bool:
@@ -250,6 +288,7 @@ def read_card(spec: Mapping[str, Any]) -> Card:
         keywords=(*given, *({name, *title.split(" · ")} - {*spelled})),
         words=() if given else tuple(word for word in spelled if word.lower() not in _SAYS_NOTHING),
         read_only=bool(marks.get("read_only")),
+        needs_approval=bool(marks.get("needs_approval")),
         parameters=tuple(
             _parameter(name, body, name in schema.get("required", ()))
             for name, body in schema.get("properties", {}).items()
@@ -308,13 +347,21 @@ _SIDES = {
 """What comes before and after a number that is the end of a range."""
 _RANGE = re.compile(r"\s*(?:-|~|–|至|到|to|and)\s*", re.IGNORECASE)
 _UNIT = re.compile(rf"[\s-]*[A-Za-z{CJK}]")
+_MEASURE = re.compile(r"[\s-]*[A-Za-z个件份张台天日周月年元块次人位小分秒]")
+"""The units of a number that is no id; any other Chinese character behind an id begins the next word."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 ORDINAL = re.compile(rf"第(\d+|[一二三四五六七八九十]+)个?|\b({'|'.join(_ORDINALS)})\b\s*", re.IGNORECASE)
 _JOINT = re.compile(r"\b(?:and|then)\b|(?<!\d),|,(?!\d)|[，;；、。\n]|和|然后|再|以及", re.IGNORECASE)
 """What stands between two clauses."""
+_STOP = re.compile(r"[.:?!：？！]")
 _MOST_CLAUSES = 10
 _NEAR = 12
 """Characters between a number and the word that says which argument it is."""
+
+_IS = re.compile(r" ?([=:：]) ?")
+"""What stands between an argument's name and its value."""
+_ONE_WORD = re.compile(r"[^\s\0,;，；。、]+")
+_ONE_CLAUSE = re.compile(r"[^\n\0,;，；。、]+")
 
 Reading = dict[str, list[Found]]
 """By parameter the values that a text gives it, with their places."""
@@ -323,7 +370,9 @@ Reading = dict[str, list[Found]]
 def read_arguments(card: Card, text: str) -> Reading:
     """What a text says of a tool's arguments."""
     found = {p.name: _values(p, card, text) for p in card.parameters if p.kind != "language"}
-    quoted = quotations(text)
+    found |= (assigned := _assigned([p for p in card.parameters if p.is_free and not found[p.name]], text))
+    taken = places(hit for hits in assigned.values() for hit in hits)
+    quoted = [hit for hit in quotations(text) if hit.start not in taken]
     rest = masked(text, places(hit for hits in [*found.values(), quoted] for hit in hits))
     found |= _numbers([p for p in card.parameters if p.is_number and not p.pattern and not found[p.name]], rest)
     for parameter in card.parameters:
@@ -334,6 +383,26 @@ def read_arguments(card: Card, text: str) -> Reading:
         elif quoted and parameter.is_free and parameter.required and not found[parameter.name]:
             found[parameter.name] = [quoted.pop(0)]
     return {name: hits for name, hits in found.items() if hits}
+
+
+def _assigned(parameters: Sequence[Parameter], text: str) -> Reading:
+    """The texts that are given by name: `name=billing` is one word, `name: the billing service` goes on to a comma."""
+    hits = [(hit, parameter) for parameter in parameters for hit in occurrences(text, [parameter.name])]
+    quoted, given = {hit.start: hit for hit in quotations(text)}, Reading()
+    for hit, parameter in hits:
+        sign = _IS.match(text, hit.end)
+        if sign is None or parameter.name in given:
+            continue
+        start = sign.end()
+        if start in quoted:
+            given[parameter.name] = [quoted[start]]
+            continue
+        end = min((other.start for other, _ in hits if other.start >= start), default=len(text))
+        words = (_ONE_WORD if sign[1] == "=" else _ONE_CLAUSE).match(text, start, end)
+        value = words[0].rstrip(" .!?") if words else ""
+        if value := value[:-7].rstrip() if value.lower().endswith(" please") else value:
+            given[parameter.name] = [Found(start, start + len(value), value)]
+    return given
 
 
 def readings(card: Card, text: str) -> list[Reading]:
@@ -400,9 +469,12 @@ def _numbers(parameters: Sequence[Parameter], text: str) -> Reading:
         if gap <= _NEAR and number in left and name not in given:
             given[name] = [number]
             del left[number]
-    needed = [parameter.name for parameter in parameters if parameter.required and parameter.name not in given]
-    if len(left) == len(needed) == 1 and not _UNIT.match(text, next(iter(left)).end):
-        given[needed[0]] = [*left]
+    needed = [parameter for parameter in parameters if parameter.required and parameter.name not in given]
+    if len(left) == len(needed) == 1:
+        end = next(iter(left)).end
+        is_id = _IS_ID.search(needed[0].name.lower())
+        if not (_MEASURE.match(text, end) if is_id else _UNIT.match(text, end)):
+            given[needed[0].name] = [*left]
     return given
 
 
@@ -431,6 +503,10 @@ MOST_CALLS = 10
 """Calls of one tool at most, where a text names several values for one argument."""
 MOST_IMPLIED = 2
 """Tools at most that a message calls which gives values alone."""
+_MOST_EFFECTS = 3
+"""Tools that are named at most where they may have effects."""
+_MOST_DESCRIBED = 500
+"""Characters of a message that is compared with the descriptions of tools."""
 _REMEMBERED_TURNS = 4
 _TENTATIVE = re.compile(
     r"\b(?:if|unless|whether|how (?:do|does|can|to)|what (?:if|happens)|should i|why)\b"
@@ -515,13 +591,15 @@ class Intent:
 
     `asks` lack required arguments. `unclear` might mean something else: parts of the message are not understood.
     `held` are tools that change something and were named by a question, a condition or
-    an ambiguous message. `unused` are the parts of the message that nothing was made of.
+    an ambiguous message. `effects` are tools that would fit, if they were known to change nothing. `unused` are the
+    parts of the message that nothing was made of.
     """
 
     calls: tuple[Call, ...] = ()
     asks: tuple[Fit, ...] = ()
     unclear: tuple[Fit, ...] = ()
     held: tuple[Card, ...] = ()
+    effects: tuple[Card, ...] = ()
     unused: tuple[str, ...] = ()
     fits: tuple[Fit, ...] = ()
 
@@ -540,21 +618,22 @@ class Intent:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.calls or self.asks or self.unclear or self.held)
+        return not (self.calls or self.asks or self.unclear or self.held or self.effects)
 
 
 def interpret(cards: Sequence[Card], text: str, turns: Sequence[str], reply: str = "") -> Intent:
     """What the message asks for; `turns` are the earlier ones, `reply` is the latest answer.
 
     A line that names a tool begins a passage of its own. A message that only gives values continues what an earlier
-    one asked for, or calls what takes all of them.
+    one asked for, or calls what takes all of them. Where nothing is named, the tool whose description has most of its
+    words is used.
     """
     if calls := _written_out(cards, text):
         return Intent(calls)
     turns, fits, rest = turns[-_REMEMBERED_TURNS:], list[Fit](), list[str]()
     passages = _passages(cards, _LIST_NUMBER.sub("", text))
     for place, passage in enumerate(passages):
-        found = _fits(cards, passage, passages[:place], turns, reply)
+        found = _with_words(_fits(cards, passage, passages[:place], turns, reply), passage)
         fits += found
         rest += [part.value for part in unused(passage, frozenset[int]().union(*(fit.used for fit in found)))]
     own = Intent.of(fits, rest)
@@ -562,19 +641,50 @@ def interpret(cards: Sequence[Card], text: str, turns: Sequence[str], reply: str
         return own
     implied = None if own.held or (own.asks and not rest) else _implied(cards, text)
     follow_up = _follow_up(cards, text, turns) if turns and not own.calls else None
-    return follow_up or implied or own
+    intent = follow_up or implied or own
+    return (_described(cards, text, rest) or intent) if intent.is_empty else intent
+
+
+def _described(cards: Sequence[Card], text: str, rest: Sequence[str]) -> Intent | None:
+    """What the tool does whose description has most of the message's words; None where none has, or several do."""
+    if _TENTATIVE.search(text) or len(text) > _MOST_DESCRIBED:
+        return None
+    spoken = masked(text, places(quotations(text)))
+    hits = [(card, occurrences(spoken, card.topic)) for card in cards]
+    scores = [(len({hit.value.lower() for hit in found}), card, found) for card, found in hits]
+    most = max((score for score, _, _ in scores), default=0)
+    best = [(card, found) for score, card, found in scores if score == most]
+    harmless = [(card, found) for card, found in best if card.is_harmless]
+    if not most or len(harmless) > 1:
+        return None
+    if not harmless:
+        return Intent(effects=tuple(card for card, _ in best)[:_MOST_EFFECTS], unused=tuple(rest))
+    ((card, found),) = harmless
+    fits = [Fit(card, text, places(found), reading) for reading in readings(card, text)]
+    used = frozenset[int]().union(*(fit.used for fit in fits))
+    intent = Intent.of(fits, [part.value for part in unused(text, used)])
+    return None if intent.unclear else intent
 
 
 def _implied(cards: Sequence[Card], text: str) -> Intent | None:
     """Calls of the tools that take everything a message says, which names none; None where that is not clear."""
+    if harmless := _takers([card for card in cards if card.read_only], text):
+        return Intent.of([fit for fits in harmless for fit in fits]) if len(harmless) <= MOST_IMPLIED else None
+    others = _takers([card for card in cards if not card.read_only], text)
+    if len(others) == 1 and others[0][0].card.needs_approval:
+        return Intent.of(others[0])
+    return Intent(effects=tuple(fits[0].card for fits in others)) if 0 < len(others) <= MOST_IMPLIED else None
+
+
+def _takers(cards: Sequence[Card], text: str) -> list[list[Fit]]:
+    """The tools that take everything a message says, with what they take."""
     taking = list[list[Fit]]()
-    for card in (card for card in cards if card.read_only):
+    for card in cards:
         fits = [Fit(card, text, frozenset(), reading) for reading in readings(card, text)]
         used = frozenset[int]().union(*(fit.used for fit in fits))
         if all(fit.reading and not fit.missing for fit in fits) and not unused(text, used):
             taking.append(fits)
-    taking = [fits for fits in taking if not any(other[0].found > fits[0].found for other in taking)]
-    return Intent.of([fit for fits in taking for fit in fits]) if 0 < len(taking) <= MOST_IMPLIED else None
+    return [fits for fits in taking if not any(other[0].found > fits[0].found for other in taking)]
 
 
 def _written_out(cards: Sequence[Card], text: str) -> tuple[Call, ...]:
@@ -606,11 +716,12 @@ def _named(card: Card, text: str) -> list[Found]:
 
     One that only a negation names is declined; "the first city" is not a wish for cities.
     """
-    if any(occurrences(text, [w], negated=True) and not occurrences(text, [w]) for w in (*card.keywords, *card.words)):
+    words = [*((word,) for word in card.keywords), *map(_spellings, card.words)]
+    if any(occurrences(text, each, negated=True) and not occurrences(text, each) for each in words):
         return []
     hits = occurrences(text, card.keywords)
-    if card.words and all(occurrences(text, [word]) for word in card.words):
-        hits += occurrences(text, card.words)
+    if card.words and all(occurrences(text, _spellings(word)) for word in card.words):
+        hits += occurrences(text, itertools.chain.from_iterable(map(_spellings, card.words)))
     if any(parameter.kind == "arithmetic" for parameter in card.parameters) and (found := arithmetic(text)):
         hits.append(found)
     pointed = {hit.end() for hit in ORDINAL.finditer(text)}
@@ -626,6 +737,30 @@ def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequen
     fits = [Fit(card, text, named[card.name], r) for card in cards if named[card.name] for r in readings(card, text)]
     fits = [_with_known(fit, before, turns, reply) for fit in fits]
     return [fit for fit in fits if not any(_yields_to(fit, other) for other in fits)]
+
+
+def _with_words(fits: Sequence[Fit], text: str) -> list[Fit]:
+    """The fits; the one text that a tool lacks is what stands directly behind the tool's name: "restart billing".
+
+    A tool that changes something, and about which no person decides, takes the next word alone, and none of a question.
+    """
+    used = frozenset[int]().union(*(fit.used for fit in fits))
+    parts = unused(text, used)
+    if len(parts) != 1:
+        return [*fits]
+    (part,), found = parts, list[Fit]()
+    is_asked = bool(_NO_VALUE.match(text, part.start))
+    for fit in fits:
+        reading, end = fit.reading, max(fit.named, default=len(text)) + 1
+        between = text[end : part.start]
+        follows = end <= part.start and not any(end <= place < part.start for place in used - fit.used)
+        is_next = between.strip().lower() in ("", "the") and " " not in part.value
+        is_sure = fit.card.is_harmless or (is_next and not is_asked)
+        if follows and is_sure and not _JOINT.search(between) and not _STOP.search(between):
+            lacks = fit.missing if len(fit.missing) == 1 else ()
+            reading = reading | {p.name: parts for p in lacks if p.is_free and not p.values}
+        found.append(replace(fit, reading=reading))
+    return found
 
 
 def _is_within(hit: Found, spans: Iterable[tuple[int, int]]) -> bool:

@@ -9,7 +9,7 @@ import time
 from asyncio import sleep
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,28 +22,27 @@ from ..reply import BROKEN, FILTERED, MALFORMED
 if TYPE_CHECKING:
     import openai
 
-ATTEMPTS = 3
-"""How often a call is made, the first time included; no other layer retries."""
-
-MAX_RETRY_AFTER = 60.0
-"""The longest Retry-After in seconds that is waited for; with a longer one the task ends, to be resumed."""
-
 FIRST_DELAY = 1.0
 """Seconds before the second attempt; they double with each further one, less a random part of up to half."""
-
-REPLY_SECONDS = 300.0
-"""Seconds that a reply may take which is not streamed."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait, in seconds, and where time and chance come from.
+    """How often a model is tried, how long is waited, in seconds, and where time and chance come from.
 
-    `read_timeout` bounds the wait for each piece of a stream, `reply_timeout` that for a reply that is not streamed.
+    No other layer retries.
     """
 
+    attempts: int = 3
+    """The first one included."""
+    first_delay: float = field(default_factory=lambda: FIRST_DELAY)
+    """Before the second attempt."""
+    max_retry_after: float = 60.0
+    """The longest Retry-After that is waited for; with a longer one the task ends, to be resumed."""
     read_timeout: float = 60.0
-    reply_timeout: float = REPLY_SECONDS
+    """For each piece of a stream."""
+    reply_timeout: float = 300.0
+    """For a reply that is not streamed."""
     sleep: Callable[[float], Awaitable[object]] = sleep
     chance: Callable[[], float] = random.random
     clock: Callable[[], float] = time.time
@@ -52,7 +51,7 @@ class RetryPolicy:
         """Seconds to wait before an attempt (2 is the first that waits): its Retry-After, else backoff."""
         if retry_after is not None:
             return retry_after
-        return float(FIRST_DELAY * 2 ** (attempt - 2)) * (1 - self.chance() / 2)
+        return float(self.first_delay * 2 ** (attempt - 2)) * (1 - self.chance() / 2)
 
     def time_after(self, seconds: float) -> str:
         """The time of day in so many seconds."""
@@ -480,11 +479,7 @@ class Attempts:
         self._policy = policy
 
     async def stream(self, model: "Attempted", request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
-
-        Raises:
-            ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
-        """
+        """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first."""
         count = 1
         known = await self._habits.of(self._endpoint) if self._given is None else self._given
         trial = Trial(known, self._without)
@@ -533,16 +528,16 @@ class Attempts:
             refused.is_too_long = fault.too_long
             refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
             return refused
-        if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
+        if fault.retry_after is not None and fault.retry_after > self._policy.max_retry_after:
             until = self._policy.time_after(fault.retry_after)
             return ModelUnreachable(
                 "{fault}: it accepts no request until {until}; resume then.", fault=faulty, until=until
             )
-        if count >= ATTEMPTS:
+        if count >= self._policy.attempts:
             return ModelUnreachable(
                 "{fault}, the last of {attempts} attempts: {advice}.",
                 fault=faulty,
-                attempts=ATTEMPTS,
+                attempts=self._policy.attempts,
                 advice=Clause(fault.advice),
             )
         return None

@@ -165,7 +165,9 @@ class OpenAIModel:
         self._streaming = streaming and not chat.disable_streaming
         self._plain_client = plain_client or chat.http_async_client is None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-        self.address = _address(chat)
+        root = chat.root_async_client
+        url = str(root.base_url if root is not None else chat.openai_api_base or "")
+        self.address = address_without_secrets(url).rstrip("/")
         self._redact = Redactor(_keys(chat))
         self.endpoint = f"{self.address}#{chat.model_name}"
         """The address without keys, and the model's name."""
@@ -176,9 +178,6 @@ class OpenAIModel:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
 
         A reply truncated at its length limit is a reply, with the finish_reason `length`.
-
-        Raises:
-            ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
         """
         return self._attempts.stream(self, request)
 
@@ -250,13 +249,6 @@ class OpenAIModel:
 def timeouts(read_timeout: float) -> openai.Timeout:
     """The client's own time limits; between two pieces of a reply the same as ours."""
     return openai.Timeout(connect=CONNECT_SECONDS, read=read_timeout, write=read_timeout, pool=CONNECT_SECONDS)
-
-
-def _address(chat: "BaseChatOpenAI") -> str:
-    """Where the endpoint is, without what a URL may hold of a key."""
-    root = chat.root_async_client
-    url = str(root.base_url if root is not None else chat.openai_api_base or "")
-    return address_without_secrets(url).rstrip("/")
 
 
 def _keys(chat: "BaseChatOpenAI") -> list[str]:

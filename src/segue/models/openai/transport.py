@@ -204,11 +204,7 @@ class Completion(BaseModel):
 
 
 def read_completion(document: bytes, redact: Redactor) -> Completion:
-    """Read a body, or the data of one server-sent event.
-
-    Raises:
-        AttemptFailed: it is not valid JSON, or not a chat completion, or an error object.
-    """
+    """Read a body, or the data of one server-sent event."""
     try:
         body = json.loads(document)
         if is_error(body):
@@ -248,11 +244,7 @@ class ReplyReader:
         return self._reply.finish_reason
 
     def read(self, completion: Completion) -> bool:
-        """Add a completion, or a chunk of one; return whether anything was in it.
-
-        Raises:
-            AttemptFailed: it says that the reply broke off.
-        """
+        """Add a completion, or a chunk of one; return whether anything was in it."""
         if completion.usage is not None:
             usage = completion.usage
             self._reply.usage = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
@@ -282,15 +274,12 @@ class ReplyReader:
         if message.refusal:
             self._refusal.append(message.refusal)
             self._reply.add_hidden(len(message.refusal))
-        self._keep(message, whole)
-        calls = [self._call(call, whole) for call in message.calls]
-        return any([*calls, text, message.refusal, reasoning])
-
-    def _keep(self, message: Message, whole: bool) -> None:
-        """Keep what the endpoint may want back."""
+        # What the endpoint may want back is kept.
         self.kept.add(message.reasoning_content, message.model_extra or {}, whole)
         for number, call in enumerate(message.calls):
             self.kept.add_call(number if whole else call.index, call.id, call.model_extra or {})
+        calls = [self._call(call, whole) for call in message.calls]
+        return any([*calls, text, message.refusal, reasoning])
 
     def _call(self, call: ToolCall, whole: bool) -> bool:
         called = call.called
@@ -317,11 +306,7 @@ class ReplyReader:
         return self._reply.take()
 
     def check(self, media_type: str) -> None:
-        """Check that the reply is complete.
-
-        Raises:
-            AttemptFailed: it is not, or the model declined.
-        """
+        """Check that the reply is complete."""
         if refusal := "".join(self._refusal):
             declined = Clause("declined to answer ({why})", why=self._redact(refusal)[:200])
             raise AttemptFailed(Fault(declined, _REPHRASE, retryable=False))
@@ -406,11 +391,7 @@ class Transport:
             await self._response.close()
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Read the reply.
-
-        Raises:
-            AttemptFailed: it is invalid or incomplete.
-        """
+        """Read the reply."""
         async with aclosing(self._documents()) as arrived:
             async for documents in arrived:
                 for document in documents:
@@ -430,7 +411,8 @@ class Transport:
         """The body, or the data of those of its events that arrive together."""
         async with aclosing(self._received()) as received:
             begins = await _beginning(received)
-            if self._is_json(begins):
+            # what the body begins with counts before its media type
+            if begins.startswith((b"{", b"[")) or ("json" in self._media_type and not _FIELD.match(begins)):
                 async for document in _json_documents(_resumed(begins, received), MAX_BYTES):
                     if _is_done(document):
                         self.reader.is_whole = True
@@ -452,10 +434,6 @@ class Transport:
                 if self.reader.is_whole:
                     await self._drain(received)
                     return
-
-    def _is_json(self, begins: bytes) -> bool:
-        """Whether the body is JSON: what it begins with counts before its media type."""
-        return begins.startswith((b"{", b"[")) or ("json" in self._media_type and not _FIELD.match(begins))
 
     async def _drain(self, received: AsyncGenerator[bytes, None]) -> None:
         """Read the end of the body, so that the connection can be used again."""
@@ -598,11 +576,7 @@ async def _resumed(begins: bytes, received: AsyncGenerator[bytes, None]) -> Asyn
 
 
 async def _json_documents(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:
-    """Yield the body's lines as they arrive if the first one is a document of its own; else the whole body.
-
-    Raises:
-        AttemptFailed: a document is longer than `limit` bytes.
-    """
+    """Yield the body's lines as they arrive if the first one is a document of its own; else the whole body."""
     parts: list[bytes] = []
     size = 0
     in_lines: bool | None = None
@@ -653,11 +627,7 @@ Event = tuple[bytes, bytes]
 
 
 async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[Event], None]:
-    """Yield the events that arrive together; ids and comments are passed over.
-
-    Raises:
-        AttemptFailed: an event is longer than `limit` bytes.
-    """
+    """Yield the events that arrive together; ids and comments are passed over."""
     line: list[bytes] = []
     data: list[bytes] = []
     event, size, after_cr = b"", 0, False

@@ -1,4 +1,4 @@
-"""The agents as A2A servers, at `/a2a/AGENT`, where the package `a2a-sdk` is installed.
+"""The agents as A2A servers, at `/a2a/AGENT`; without the package `a2a-sdk` the answer says how to install it.
 
 The package takes long to import, so that only the first request does.
 """
@@ -7,17 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...core.environment import need_extra
+from ...core.errors import MissingExtra
 from ...core.notifications import PUSH, Notification
 from ...core.task import ACTIVE
 from ...runtime.notifications import Sender
-from ..errors import Problem, not_found, refusal
+from ..errors import Problem, Uninstalled, not_found, refusal
 from ..service import Service
 
 PATH = "/a2a"
@@ -76,7 +77,7 @@ class PushNotifications(Sender):
     async def send(self, notification: Notification) -> None:
         """Send a task as it is, unless it continues by itself."""
         tasks = self._service.app.tasks
-        task = await tasks.get(notification.task_id)
+        task = await self._service.app.task(notification.task_id)
         if task.status in ACTIVE or task.resumes_itself:
             return
         if webhook := await tasks.webhooks.reported_to(notification):
@@ -87,11 +88,12 @@ class PushNotifications(Sender):
 @asynccontextmanager
 async def serving_a2a(application: FastAPI, service: Service) -> AsyncIterator[None]:
     """Answer at `/a2a/AGENT`, and with the default agent's card at the well-known path."""
-    if find_spec("a2a") is None:
-        yield
-        return
-    service.app.notifications.add(PUSH, PushNotifications(service))
-    endpoint = _Endpoint(service)
+    endpoint: ASGIApp = _Endpoint(service)
+    try:
+        need_extra("The A2A protocol", "a2a", "a2a")
+        service.app.notifications.add(PUSH, PushNotifications(service))
+    except MissingExtra as error:
+        endpoint = Uninstalled(error)
     paths = (CARD, f"{PATH}/{{agent}}", f"{PATH}/{{agent}}/{{path:path}}")
     added = [Route(path, endpoint, methods=None) for path in paths]
     application.router.routes.extend(added)

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from a2a.helpers import new_data_part
 from a2a.types import (
     Artifact,
     Message,
@@ -17,6 +19,8 @@ from a2a.types import (
 from a2a.types import Task as A2ATask
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ...core.decision import read_object
+from ...core.errors import UnreadableReply
 from ...core.events import (
     ApprovalGiven,
     ApprovalRequested,
@@ -29,7 +33,7 @@ from ...core.events import (
 from ...core.records import Json, Task
 from ...core.task import TaskStatus as RowStatus
 from ...prompts.catalogue import Language
-from ...prompts.protocols import progress, question_text, reply_notice, stop_notice
+from ...prompts.protocols import progress, question_text, reply_notice, stop_notice, with_choices
 from ...runtime.reply import Added, CallOpened, Kind, ReplyStream, TextDropped
 from ...runtime.reply import Part as ReplyPart
 from ..tenants import Tenant
@@ -62,6 +66,8 @@ class Description:
     def __init__(self, tenant: Tenant, row: Task) -> None:
         self._row = row
         self._language = row.reply_language
+        self.as_data = "answer_format" in row.reply_options
+        """Whether the answer is an object, and so a data part."""
         self._ids: dict[str, Any] = {"task_id": row.task_id, "context_id": tenant.shown(row.session_id)}
 
     def task(self, result: Json, events: Iterable[Event]) -> A2ATask:
@@ -104,7 +110,11 @@ class Description:
         return TaskArtifactUpdateEvent(**self._ids, artifact=self._artifact(text), append=append)
 
     def _artifact(self, text: str) -> Artifact:
-        return Artifact(artifact_id=ANSWER, name=ANSWER, parts=[Part(text=text, media_type="text/plain")])
+        part = Part(text=text, media_type="text/plain")
+        if self.as_data:
+            with suppress(UnreadableReply):
+                part = new_data_part(read_object(text), media_type="application/json")
+        return Artifact(artifact_id=ANSWER, name=ANSWER, parts=[part])
 
     def _status(self, state: TaskState, message: Message | None, moment: float = 0.0) -> TaskStatus:
         timestamp = Timestamp()
@@ -121,7 +131,7 @@ class Description:
             case TaskStarted() | Steered():
                 yield self._message(str(event.seq), event.message, Role.ROLE_USER)
             case QuestionAsked():
-                yield self._message(event.interrupt_id, event.question)
+                yield self._message(event.interrupt_id, with_choices(event.question, event.choices))
             case ApprovalRequested():
                 asked = {"kind": "approval", "calls": event.calls}
                 yield self._message(event.interrupt_id, question_text(asked, self._language))
@@ -155,6 +165,8 @@ class Translation:
 
     def _of(self, part: ReplyPart) -> Iterator[Update]:
         match part:
+            case Added(Kind.TEXT) if self._description.as_data:
+                pass  # it is sent once it is whole
             case Added(Kind.TEXT, text):
                 yield self._description.text(text if self._has_text else self._reply.text, append=self._has_text)
                 self._has_text = True
@@ -167,6 +179,8 @@ class Translation:
         """The rest of the answer, and the state that the task stopped in."""
         for part in self._reply.end(str(result["answer"])):
             yield from self._of(part)
+        if self._description.as_data and (answer := str(result["answer"])):
+            yield self._description.text(answer, append=False)
         yield self._description.update(self._description.status(result))
 
 

@@ -1,6 +1,7 @@
 """The message of an A2A client, and the task that it begins, joins or answers."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from hashlib import sha256
@@ -15,6 +16,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from ...core.message import ReplyOptions
 from ...core.records import RequestKey, Task, is_short_id
 from ...core.task import ENDED, TaskStatus
 from ...prompts.protocols import answer_of, verdict_of
@@ -26,6 +28,12 @@ from ..tenants import Tenant
 
 _MOST_EXACT = 2**53
 """Up to here floats have every whole number."""
+_TEXTS = re.compile(
+    r"text/.+|application/((x-)?(yaml|toml|ndjson|javascript|sh|sql)|json|xml|octet-stream|.+\+(json|xml|yaml))"
+)
+"""The media types of parts whose content is text, or says itself what it is."""
+_FILES = re.compile(r"image/.+|application/pdf")
+"""Those of the files that some models read."""
 _KEYS = "a2a:"
 """What the idempotency keys of messages begin with."""
 
@@ -55,7 +63,9 @@ def refuse_long_id(what: str, given: str) -> None:
         raise InvalidParamsError(f"{what} has at most 255 characters, and no control characters.")
 
 
-async def begin(service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool) -> Begun:
+async def begin(
+    service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool, options: ReplyOptions | None = None
+) -> Begun:
     """The task of a message; the same message again joins it.
 
     Clients may use the same ids: a message that names neither a context nor a task joins only what began a few minutes
@@ -63,12 +73,13 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
 
     A message with a task's id answers what the task waits for, or joins the task as long as it has not ended. If its
     metadata has an `interrupt_id`, it answers that question only; else one that was delivered to its person. Any other
-    message is sent the question.
+    message is sent the question. `options` are what a new task's reply is to be.
 
     Raises:
         A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
     """
     refuse_long_id("The messageId", message.message_id)
+    _refuse_media_types(message, accepts_files=bool(service.app.agents.accepted(service.agents[agent])))
     key = await _key(service, tenant, agent, message, joins=joins)
     if message.task_id:
         row = await own_task(service, tenant, agent, message.task_id)
@@ -84,8 +95,23 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
         agent=agent,
         user_id=tenant.stored("default"),
         files=_files(message),
+        reply_options=options or ReplyOptions(),
         origin="a2a",
     )
+
+
+def _refuse_media_types(message: Message, *, accepts_files: bool) -> None:
+    """Refuse a part that says that its content is of a type that the agent does not read.
+
+    Raises:
+        ContentTypeNotSupportedError
+    """
+    for part in message.parts:
+        kind = part.media_type.partition(";")[0].strip().lower()
+        if kind and not _TEXTS.fullmatch(kind) and not (accepts_files and _FILES.fullmatch(kind)):
+            raise ContentTypeNotSupportedError(
+                f"The agent does not read {kind[:100]}: send what its card names under defaultInputModes."
+            )
 
 
 async def _key(service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool) -> RequestKey:
@@ -98,7 +124,7 @@ async def _key(service: Service, tenant: Tenant, agent: str, message: Message, *
     last = await attempts.last()
     number = max(0, attempts.number(last))
     if last and not joins:
-        task = await service.app.tasks.get(last.task_id)
+        task = await service.app.task(last.task_id)
         number += time.time() - task.updated_at > TRY_SECONDS
     return RequestKey(attempts.key(number), digest)
 

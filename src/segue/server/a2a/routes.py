@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from a2a.types import (
     Message,
     SecurityRequirement,
     SecurityScheme,
+    SendMessageConfiguration,
     SendMessageRequest,
     StringList,
     SubscribeToTaskRequest,
@@ -45,6 +47,7 @@ from a2a.types import Task as A2ATask
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE, TransportProtocol
 from a2a.utils.errors import (
     A2AError,
+    ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
     InternalError,
     InvalidParamsError,
@@ -57,12 +60,13 @@ from a2a.utils.proto_utils import to_stream_response
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.json_format import MessageToDict, ParseDict
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Scope
 
 from ...core.agents import Agent
-from ...core.errors import SegueError
+from ...core.errors import SegueError, UnsupportedFile
+from ...core.message import AnswerFormat, ReplyOptions
 from ...core.records import Json, Task, Webhook
 from ...prompts.catalogue import render_over_http
 from ...runtime.senders import NotPublic, PublicTransport, is_named, public_addresses
@@ -170,6 +174,11 @@ def _headers(config: TaskPushNotificationConfig) -> dict[str, str]:
 # The routes of A2A 1.0, over JSON-RPC and HTTP+JSON, with those of 0.3; and what answers their requests.
 
 VERSIONS = ("1.0", "0.3")
+CARD_SECONDS = 300
+"""How long a client may keep a card without asking."""
+MOVED_SECONDS = 1.0
+"""How often a task that waits is looked at, which another process may continue."""
+_JSON = "application/json"
 _REPEATS_JOIN = AgentExtension(
     uri=REPEATS_JOIN,
     description="A message that is sent again with the same id, context and content joins its task. One without a "
@@ -212,9 +221,16 @@ def routes(service: Service) -> ASGIApp:
     """Everything below `/a2a/AGENT`, and the default agent's card."""
     handler, contexts, base = Handler(service), _Contexts(), f"{PATH}/{{agent}}"
 
-    async def card(request: Request) -> JSONResponse:
+    async def card(request: Request) -> Response:
         agent = service.agents[request.path_params.get("agent", service.default_agent)]
-        return JSONResponse(agent_card_to_dict(card_of(service, agent, str(request.base_url).rstrip("/"))))
+        answer = JSONResponse(agent_card_to_dict(card_of(service, agent, str(request.base_url).rstrip("/"))))
+        tag = f'"{sha256(answer.body).hexdigest()[:32]}"'
+        scope = "private" if service.settings.keys else "public"
+        headers = {"Cache-Control": f"{scope}, max-age={CARD_SECONDS}", "ETag": tag}
+        if tag in [each.strip().removeprefix("W/") for each in request.headers.get("If-None-Match", "").split(",")]:
+            return Response(status_code=304, headers=headers)
+        answer.headers.update(headers)
+        return answer
 
     rest = create_rest_routes(handler, contexts, path_prefix=base)
     return Router(
@@ -232,7 +248,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
     url = f"{address}{PATH}/{agent.agent_id}"
     bindings = [(TransportProtocol.JSONRPC, each) for each in VERSIONS] + [(TransportProtocol.HTTP_JSON, VERSIONS[0])]
     description = agent.description or f"The agent {agent.agent_id}."
-    texts = ["text/plain", "application/json"]
+    texts = ["text/plain", _JSON]
     card = AgentCard(
         name=agent.agent_id,
         description=description,
@@ -242,7 +258,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True, extensions=[_REPEATS_JOIN]),
         default_input_modes=[*texts, *(("image/*", "application/pdf") if service.app.agents.accepted(agent) else ())],
-        default_output_modes=texts[:1],
+        default_output_modes=texts,
         skills=[AgentSkill(id=agent.agent_id, name=agent.agent_id, description=description, tags=["agent"])],
     )
     if service.settings.keys.tenants:
@@ -250,6 +266,12 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         card.security_schemes["key"].CopyFrom(SecurityScheme(http_auth_security_scheme=scheme))
         card.security_requirements.append(SecurityRequirement(schemes={"key": StringList()}))
     return card
+
+
+def _wants_data(configuration: SendMessageConfiguration) -> bool:
+    """Whether the client takes JSON and no text."""
+    modes = {mode.partition(";")[0].strip().lower() for mode in configuration.accepted_output_modes}
+    return _JSON in modes and not any(mode == "*/*" or mode.startswith("text/") for mode in modes)
 
 
 class Handler(RequestHandler):
@@ -271,7 +293,8 @@ class Handler(RequestHandler):
         except Problem as problem:
             raise InvalidRequestError(problem.message(language_of(caller.scope))) from None
         except SegueError as error:
-            kind = InvalidParamsError if status_of(error) < 500 else InternalError
+            kind: type[A2AError] = InvalidParamsError if status_of(error) < 500 else InternalError
+            kind = ContentTypeNotSupportedError if isinstance(error, UnsupportedFile) else kind
             raise kind(caller.tenant.without_prefix(render_over_http(error, language_of(caller.scope)))) from None
         except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
             error_id = new_error_id()
@@ -293,7 +316,10 @@ class Handler(RequestHandler):
         config = params.configuration.task_push_notification_config
         if config.url:
             await self._configs.check(config)
-        row, after = await begin(self._service, caller.tenant, caller.agent, params.message, joins=joins)
+        options = ReplyOptions(answer_format=AnswerFormat() if _wants_data(params.configuration) else None)
+        row, after = await begin(
+            self._service, caller.tenant, caller.agent, params.message, joins=joins, options=options
+        )
         if config.url:
             await self._configs.set_info(row.task_id, config, context)
         return row, after
@@ -324,7 +350,7 @@ class Handler(RequestHandler):
             if (await self._status(caller, row)).state in _OVER:
                 raise UnsupportedOperationError("The task has ended: get it instead.")
             after = await self._service.app.tasks.last_event(row.task_id)
-            async with aclosing(self._updates(caller, row, after)) as updates:
+            async with aclosing(self._updates(caller, row, after, to_end=True)) as updates:
                 async for update in updates:
                     yield update
 
@@ -339,18 +365,39 @@ class Handler(RequestHandler):
             self._service.streams.discard(responding)
             self._service.close_stream(caller.tenant)
 
-    async def _updates(self, caller: Caller, row: Task, after: int) -> AsyncGenerator[A2ATask | Update, None]:
-        """The task as it is, then what happens after its event of that number until it stops."""
+    async def _updates(
+        self, caller: Caller, row: Task, after: int, *, to_end: bool = False
+    ) -> AsyncGenerator[A2ATask | Update, None]:
+        """The task as it is, then what happens after its event of that number until it stops.
+
+        With `to_end` until it ends, whatever it waits for before.
+        """
         yield await self._task(caller, row.task_id)
-        translation = Translation(Description(caller.tenant, row), row.reply_language, after)
-        async with aclosing(events_of(self._service, row.task_id, 0, so_far=True)) as events:
-            async for event in events:
-                for update in translation.of(event):
-                    yield update
-        result = await outcome(self._service.app, caller.tenant, row.task_id)
-        await self._note_delivered(caller, row, result)
-        for update in translation.finish(result):
-            yield update
+        app = self._service.app
+        while True:
+            translation = Translation(Description(caller.tenant, row), row.reply_language, after)
+            async with aclosing(events_of(self._service, row.task_id, 0, so_far=True)) as events:
+                async for event in events:
+                    for update in translation.of(event):
+                        yield update
+                    after = max(after, event.seq)
+            row = await app.task(row.task_id)
+            result = await outcome(app, caller.tenant, row.task_id)
+            await self._note_delivered(caller, row, result)
+            for update in translation.finish(result):
+                yield update
+            over = Description(caller.tenant, row).status(result).state in _OVER
+            if over or not to_end or not await self._goes_on(row):
+                return
+
+    async def _goes_on(self, row: Task) -> bool:
+        """Wait until a task that stopped was continued, here or elsewhere; False where the service stops before."""
+        while not self._service.draining:
+            now = await self._service.app.task(row.task_id)
+            if (now.status, now.updated_at) != (row.status, row.updated_at):
+                return True
+            await asyncio.sleep(MOVED_SECONDS)
+        return False
 
     async def _note_delivered(self, caller: Caller, row: Task, result: Json) -> None:
         """Note what a task asks as delivered, before it is sent: the answer may come at once. Not if nobody listens."""
@@ -361,7 +408,7 @@ class Handler(RequestHandler):
 
     async def _task(self, caller: Caller, task_id: str, *, in_list: bool = False) -> A2ATask:
         app = self._service.app
-        row = await app.tasks.get(task_id)
+        row = await app.task(task_id)
         result = await outcome(app, caller.tenant, task_id)
         if not in_list:
             await self._note_delivered(caller, row, result)

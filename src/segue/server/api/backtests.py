@@ -20,8 +20,7 @@ from ...testing.backtest import Backtest, BacktestOptions
 from ...testing.backtest.recording import age
 from ...testing.backtest.run import Progress, conclusion
 from ...testing.rehearsal.grades import judge_of
-from .. import pages
-from ..dependencies import CONFLICT, Before, Limit, ServiceDep, TenantDep, routes
+from ..dependencies import CONFLICT, PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, not_found
 from ..middleware import LONGEST, MODEL, NAME, Items, RequestBody
 from ..run import logger
@@ -95,6 +94,9 @@ class BacktestRequest(RequestBody):
     """Compare each decision by itself, from its recorded state, instead of whole turns."""
     baseline: bool = False
     """Run the agents as they are registered, too, and count only what changes more often than with them."""
+    confirm: bool = False
+    """Answer up to five differing tasks of each kind five more times, also with the agents as they are registered, and
+    count only what is then more frequent with the new ones."""
     judge: str | None = _MODEL
     """A model, named as an agent's, that decides whether other words say the same."""
     effects: Literal["stop", "recorded-shape", "model"] = "stop"
@@ -120,6 +122,8 @@ def options_of(body: BacktestRequest, app: App, agents: Mapping[str, Agent], ten
         options["judge"] = judge_of(_with_model(app.agents.agent(""), body.judge, app, agents))
     if body.baseline:
         options["baseline"] = [*agents.values()]
+    if body.confirm:
+        options["confirm"] = [*agents.values()]
     return options
 
 
@@ -233,12 +237,11 @@ async def backtests(
     service: ServiceDep,
     tenant: TenantDep,
     request: Request,
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
 ) -> JsonResponse:
     """The key's backtests, the newest first; their reports have the summary only."""
     items = await asyncio.to_thread(_all, service, tenant, language_of(request.scope))
-    return JsonResponse(pages.cut(items, limit, before, by_age, reverse=True))
+    return JsonResponse(page.cut(items, by_age, reverse=True))
 
 
 @router.get("/api/backtests/{backtest}", response_model=BacktestView)

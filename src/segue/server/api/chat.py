@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.context import Ids
 from ...core.conversation import MODE, Conversation
 from ...core.errors import InvalidMessage, UnknownThread
-from ...core.message import MemoryPaths
+from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json, RequestKey, Task
-from ...core.task import TaskStatus
+from ...core.task import ANYBODY, TaskStatus
 from ...runtime.message_files import Uploaded
+from ...testing.rehearsal import differences
 from ...testing.rehearsal.simulate import load_conversation
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, not_found
@@ -75,6 +76,12 @@ class ChatRequest(RequestBody):
     """The `upload_id` of files that go along: see `POST /api/attachments`."""
     memory_files: MemoryPaths = Field(default={})
     """The paths of memory files by their names, for a flow to read: {"rules": "rules.md"}."""
+    ask_user: bool | None = None
+    """Whether the task may ask the user questions; by default as its agent does."""
+    review_plan: bool | None = None
+    """Whether a person reviews the task's plan before it runs; by default as its agent says."""
+    remember: bool = True
+    """Use what the user said of themselves before, and remember what the message says; only with a `user_id`."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
     origin: Literal["api", "page"] = "api"
@@ -119,13 +126,15 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
         session_id=tenant.stored(body.session_id or Ids().thread()),
         agent=body.agent_id or "",
         mode=body.mode or "",
-        user_id=tenant.stored(body.user_id or "default"),
+        user_id=tenant.stored(body.user_id or ANYBODY),
         model=body.model or "",
         wait=body.wait,
         steer=body.steer,
         files=[Uploaded(upload_id, tenant.prefix) for upload_id in body.attachments],
         language=body.language or "",
         memory_files=body.memory_files,
+        **{name: value for name in PERSONS if (value := getattr(body, name)) is not None},
+        remember=body.remember and tenant.knows(body.user_id),
         origin=body.origin,
     )
 
@@ -140,13 +149,15 @@ async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: Re
         raise InvalidMessage("A conversation accepts no files: leave out attachments.")
     if body.memory_files:
         raise InvalidMessage("A conversation reads no memory files: leave out memory_files.")
+    if named := [name for name in PERSONS if getattr(body, name) is not None]:
+        raise InvalidMessage("A conversation does not take {name}: set it on the bot's agent.", name=named[0])
     thread_id = tenant.stored(body.session_id or Ids().thread())
     if answered := await answer_waiting(service, tenant, thread_id, body.message, key):
         return answered
     config = read_message(service.app, body.message, body.agent_id or "", body.model or "")
     if body.language and not config.language:
         config = config.model_copy(update={"language": body.language})
-    return await begin_conversation(service, tenant, config, thread_id, body.user_id or "default", key, body.origin)
+    return await begin_conversation(service, tenant, config, thread_id, body.user_id or ANYBODY, key, body.origin)
 
 
 def _stream(service: Service, tenant: Tenant, row: Task, after: int, so_far: bool = False) -> EventStream:
@@ -176,6 +187,9 @@ class TranscriptView(BaseModel):
     config: dict[str, Any] = Field(description="what differs from the defaults")
     language: str
     utterances: list[dict[str, Any]] = Field(description="{index, turn, role, text, action, data, …} as far as set")
+    differences: list[dict[str, Any]] = Field(
+        description="{index, turn, expected, got, similarity} where the bot would have differed from a reference"
+    )
     ending: EndingView | None
     question: dict[str, Any] | None = Field(description="what a person is asked, while it waits")
     error: str | None
@@ -195,7 +209,7 @@ async def start_conversation(
     service.refuse_while_draining()
     thread_id, made = await service.new_session(tenant, body.session_id, key)
     if not made:
-        await begin_conversation(service, tenant, body.config, thread_id, body.user_id or "default", key)
+        await begin_conversation(service, tenant, body.config, thread_id, body.user_id or ANYBODY, key)
     return JsonResponse(await _view(service, tenant, thread_id), 201)
 
 
@@ -210,7 +224,7 @@ async def show_conversation(conversation_id: SessionId, service: ServiceDep, ten
 
 async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:
     conversation = await load_conversation(service.app, thread_id)
-    task = await service.app.tasks.get(conversation.task_id)
+    task = await service.app.task(conversation.task_id)
     waits = task.status == TaskStatus.WAITING
     return {
         "session_id": tenant.shown(thread_id),
@@ -228,5 +242,6 @@ def _transcript(conversation: Conversation) -> Json:
         "config": conversation.config.model_dump(mode="json", exclude_defaults=True),
         "language": conversation.language,
         "utterances": [utterance.json() for utterance in conversation.utterances],
+        "differences": [each.json() for each in differences(conversation)],
         "ending": fields_of(EndingView, ending) if ending else None,
     }

@@ -13,11 +13,12 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
+from ...core.errors import UnknownAgent
 from ...core.message import Attachment
 from ...core.records import Json
+from ...runtime.message_files import check_accepted
 from ...tools.data.sources import DataFile, DataFolder, store_file
-from .. import pages
-from ..dependencies import CONFLICT, Before, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
+from ..dependencies import CONFLICT, PageDep, ServiceDep, SessionId, TenantDep, Unset, routes
 from ..errors import JsonResponse, Problem, not_found
 from ..service import Service
 from ..views import AttachmentView, Page
@@ -78,10 +79,10 @@ class FileView(BaseModel):
 
 
 @router.get("/api/files", response_model=Page[FileView])
-async def files(_: TenantDep, limit: Limit = pages.WHOLE, before: Before = None) -> JsonResponse:
+async def files(_: TenantDep, page: PageDep) -> JsonResponse:
     """The files of the data folder."""
     found = await asyncio.to_thread(DataFolder.of().files)
-    return JsonResponse(pages.cut([_view(file) for file in found], limit, before, lambda file: [file["name"]]))
+    return JsonResponse(page.cut([_view(file) for file in found], lambda file: [file["name"]]))
 
 
 @router.post(
@@ -154,6 +155,12 @@ UploadId = Annotated[str, InPath(max_length=64)]
 Digest = Annotated[str, InPath(max_length=64, examples=["0" * 64])]
 
 
+_ForAgent = Annotated[
+    str | Unset,
+    Query(max_length=255, description="The message's agent: a file that its model does not accept is refused."),
+]
+
+
 class UploadView(AttachmentView):
     """An uploaded file, which one message may take along within a day."""
 
@@ -166,8 +173,15 @@ class UploadView(AttachmentView):
     response_model=UploadView,
     openapi_extra=BODY,
 )
-async def upload_attachment(file: FileDep, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def upload_attachment(
+    file: FileDep, service: ServiceDep, tenant: TenantDep, agent_id: _ForAgent = None
+) -> JsonResponse:
     """Store a file of a message to come: text, PNG, JPEG, GIF, WebP or PDF, as its content says."""
+    if agent_id is not None:
+        if (agent := service.agents.get(agent_id)) is None:
+            raise UnknownAgent(agent_id, service.agents)
+        registry = service.app.agents
+        check_accepted(await service.app.files.read([file]), registry.accepted(agent), registry.model_name(agent))
     return JsonResponse(await service.app.files.upload(*file, tenant.prefix), 201)
 
 

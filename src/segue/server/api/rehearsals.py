@@ -29,12 +29,13 @@ from ...testing.rehearsal.batch import (
     rehearse,
     unfinished,
 )
+from ...testing.rehearsal.converter import convert_text
 from ...testing.rehearsal.grades import outcomes_of
 from ...testing.rehearsal.participants import load_scenarios, load_workflow, shipped_names
 from ...testing.rehearsal.report import Report, compare, outcome_json, report_of, write_report
-from .. import pages
-from ..dependencies import CONFLICT, Before, Limit, ServiceDep, TenantDep, routes
+from ..dependencies import CONFLICT, PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, Problem, language_of, not_found
+from ..middleware import RequestBody
 from ..requests import Configuration
 from ..run import logger
 from ..runs import by_age, unreadable
@@ -99,17 +100,36 @@ class ConversationView(BaseModel):
 
 
 @router.get("/api/rehearsals", response_model=Page[BatchView])
-async def rehearsals(
-    service: ServiceDep, _: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
-) -> JsonResponse:
+async def rehearsals(service: ServiceDep, _: TenantDep, page: PageDep) -> JsonResponse:
     """The batches, the newest first; their reports have the summary only."""
-    return JsonResponse(pages.cut(await asyncio.to_thread(_batches, service), limit, before, by_age, reverse=True))
+    return JsonResponse(page.cut(await asyncio.to_thread(_batches, service), by_age, reverse=True))
 
 
 @router.get("/api/workflows", response_model=Page[WorkflowView])
 async def workflows(_: TenantDep) -> JsonResponse:
     """The workflows that a rehearsal can be about, with their scenarios."""
     return JsonResponse({"items": await asyncio.to_thread(_workflows), "next": None})
+
+
+class WorkflowImport(RequestBody):
+    """A workflow in another notation; the name ends with `.yaml` (PDL) or `.mmd` (a Mermaid flowchart)."""
+
+    name: str = Field(min_length=1, max_length=100, examples=["returns.mmd"])
+    text: str = Field(min_length=1, max_length=200_000)
+
+
+class ConvertedView(BaseModel):
+    """A workflow's file in YAML, and what of the original it does not say."""
+
+    text: str
+    warnings: list[str]
+
+
+@router.post("/api/workflows/import", response_model=ConvertedView)
+async def import_workflow(body: WorkflowImport, _: TenantDep) -> JsonResponse:
+    """Convert a workflow; an error names the line. Nothing is stored."""
+    found = await asyncio.to_thread(convert_text, body.name, body.text)
+    return JsonResponse({"text": found.text, "warnings": [*found.warnings]})
 
 
 def _workflows() -> list[Json]:
@@ -134,7 +154,7 @@ async def start_rehearsal(
     service.refuse_while_draining()
     root = service.settings.rehearsals
     if root is None:
-        raise ConfigurationError("This service keeps no rehearsals: set SEGUE_REHEARSALS to a folder.")
+        raise ConfigurationError("Rehearsals are off. Start the service with `--rehearsals FOLDER`.")
     manifest = await _checked(body, service.app)
     counting, folder = _counting(service, tenant), root / body.name
     prepare = partial(_open, folder, manifest, language_of(request.scope), counting)

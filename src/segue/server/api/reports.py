@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from ...core.audit import AuditEntry
 from ...core.records import Json
+from ...core.task import MOST_SESSION
 from ..dependencies import Limit, ServiceDep, TenantDep, Unset, new_router, routes
 from ..errors import ErrorBody, JsonResponse
 from ..tenants import Tenant
@@ -18,7 +19,7 @@ from ..views import Page
 # The audit log: who decided what in the sessions of the key.
 
 audit_router = routes("audit")
-OfSession = Annotated[str, Query(max_length=128, description="Only entries of this session.")]
+OfSession = Annotated[str, Query(max_length=MOST_SESSION, description="Only entries of this session.")]
 OfUser = Annotated[str, Query(max_length=255, description="Only entries of this user's tasks.")]
 ByActor = Annotated[str, Query(max_length=64, description="Only what this actor did, such as key:NAME.")]
 OfAction = Annotated[str, Query(max_length=64, description="Only this action, such as approved or deleted.")]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 from ...core.errors import ThreadBusy
 from ...core.json import Outline
 from ...core.records import Json
+from ...core.task import ANYBODY
 from ...core.timeline import SnapshotDifference, SnapshotState, TimelineEntry
 from ...testing.cassette import record
 from ...testing.cassette.cassette import dump
@@ -340,7 +341,7 @@ async def import_session(body: ImportRequest, service: ServiceDep, tenant: Tenan
     """Store an exported session as a new one."""
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
-        user = tenant.stored("default") if tenant.name else None
+        user = tenant.stored(ANYBODY) if tenant.name else None
         await service.once(key, service.app.sessions.import_(body.document, new, user, key))
     return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new)}, 201)
 

@@ -6,11 +6,12 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.errors import UnknownSchedule
-from ...core.message import MemoryPaths
+from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json
 from ...core.schedules import Schedule
+from ...core.task import ANYBODY
 from .. import pages
-from ..dependencies import MODEL_DOWN, Before, KeyDep, Limit, ServiceDep, TenantDep, Unset, routes
+from ..dependencies import MODEL_DOWN, Before, KeyDep, Limit, PageDep, ServiceDep, TenantDep, Unset, routes
 from ..errors import JsonResponse, not_found
 from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, RequestBody
 from ..service import Service
@@ -105,11 +106,17 @@ class ScheduleRequest(RequestBody):
     """The session of every run; without it each has a new one."""
     agent_id: str = Field(default="", max_length=64)
     mode: str = Field(default="", max_length=64)
-    user_id: str = Field(default="default", pattern=NAME, max_length=LONGEST)
+    user_id: str = Field(default=ANYBODY, pattern=NAME, max_length=LONGEST)
     model: str = Field(default="", pattern=f"^({MODEL})?$", max_length=LONGEST_MODEL)
     language: Literal["", "zh", "en"] = ""
     memory_files: MemoryPaths = Field(default={})
     """The paths of memory files by their names, for a flow to read."""
+    ask_user: bool | None = None
+    """Whether its tasks may ask the user questions; by default as their agent does."""
+    review_plan: bool | None = None
+    """Whether a person reviews the plan of each task before it runs; by default as its agent says."""
+    remember: bool = True
+    """Use what the user said of themselves before; only with a `user_id`."""
     origin: Literal["api", "page"] = "api"
     """`page` where a person writes it."""
 
@@ -145,20 +152,20 @@ async def create_schedule(body: ScheduleRequest, service: ServiceDep, tenant: Te
     service.refuse_while_draining()
     given = body.model_dump(exclude={"message", "agent_id"})
     given |= {"agent": body.agent_id, "user_id": tenant.stored(body.user_id), "idempotency_key": key}
+    given["remember"] = body.remember and tenant.knows(body.user_id)
     if body.session_id:
         given["session_id"] = tenant.stored(body.session_id)
+    given = {name: value for name, value in given.items() if value is not None or name not in PERSONS}
     times = {name: given.pop(name) for name in ("at", "every") if given[name] is None}
     made = await service.app.schedules.create(body.message, {**given, **times}, prefix=tenant.prefix)
     return JsonResponse(_view(made, tenant), 201)
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleView])
-async def schedules(
-    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
-) -> JsonResponse:
+async def schedules(service: ServiceDep, tenant: TenantDep, page: PageDep) -> JsonResponse:
     """The messages for later, those that are sent next first."""
     found = await service.app.schedules.list(tenant.prefix)
-    return JsonResponse(pages.cut([_view(each, tenant) for each in found], limit, before, _next_first))
+    return JsonResponse(page.cut([_view(each, tenant) for each in found], _next_first))
 
 
 def _next_first(schedule: Json) -> pages.Place:

@@ -12,7 +12,19 @@ from ...core.conversation import MODE
 from ...core.records import Hit, Json, Sender, Session, SessionChanges, SessionFilter, Share, Task, Thread
 from ...core.timeline import Branch
 from .. import pages
-from ..dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
+from ..dependencies import (
+    CONFLICT,
+    Before,
+    Html,
+    KeyDep,
+    Limit,
+    PageDep,
+    ServiceDep,
+    SessionId,
+    TenantDep,
+    Unset,
+    routes,
+)
 from ..errors import JsonResponse, LongJsonResponse, not_found
 from ..markdown import render
 from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, SHARED, RequestBody
@@ -24,6 +36,7 @@ from ..views import (
     SnapshotView,
     TaskView,
     hit_view,
+    own_answer,
     permission_view,
     session_view,
     snapshot_view,
@@ -199,13 +212,12 @@ async def branches(
     session_id: SessionId,
     service: ServiceDep,
     tenant: TenantDep,
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
 ) -> JsonResponse:
     """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
     found = await service.app.sessions.branches(await service.own_session(tenant, session_id))
     items = [await _branch(service, tenant, each) for each in found]
-    return JsonResponse(pages.cut(items, limit, before))
+    return JsonResponse(page.cut(items))
 
 
 async def _branch(service: Service, tenant: Tenant, branch: Branch) -> Json:
@@ -227,13 +239,26 @@ async def fork(
     return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new), "effects": stay}, 201)
 
 
+class TitleView(BaseModel):
+    """A session's title."""
+
+    title: str
+
+
+@router.post("/api/sessions/{session_id}/title", response_model=TitleView, responses=CONFLICT)
+async def make_title(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Have the agent's model name the session, once; a title that it has already stays."""
+    thread_id = await service.own_session(tenant, session_id)
+    return JsonResponse({"title": await service.app.sessions.make_title(thread_id)})
+
+
 @router.patch("/api/sessions/{session_id}", status_code=204)
 async def change(session_id: SessionId, body: SessionChange, service: ServiceDep, tenant: TenantDep) -> Response:
     """Rename, pin or archive the session, or choose the agent and the model that its next messages use."""
     thread_id = await service.own_session(tenant, session_id)
     changes = SessionChanges(**body.model_dump())
     if changes.choices:
-        _choose(service, await service.app.sessions.choices(thread_id) or Session(thread_id), body)
+        _choose(service, await service.app.sessions.settings(thread_id) or Session(thread_id), body)
     await service.app.sessions.change(thread_id, changes)
     return Response(status_code=204)
 
@@ -275,12 +300,10 @@ class RevokedView(BaseModel):
 
 
 @permissions_router.get("/api/permissions", response_model=Page[PermissionView])
-async def permissions(
-    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
-) -> JsonResponse:
+async def permissions(service: ServiceDep, tenant: TenantDep, page: PageDep) -> JsonResponse:
     """The tools that run without approval, in every session."""
     rows = await service.app.sessions.permissions(prefix=tenant.prefix)
-    return JsonResponse(pages.cut([permission_view(row, tenant) for row in rows], limit, before, _granted))
+    return JsonResponse(page.cut([permission_view(row, tenant) for row in rows], _granted))
 
 
 @permissions_router.get("/api/sessions/{session_id}/permissions", response_model=Page[PermissionView])
@@ -288,12 +311,11 @@ async def session_permissions(
     session_id: SessionId,
     service: ServiceDep,
     tenant: TenantDep,
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
 ) -> JsonResponse:
     """The tools that run without approval in the session, or in a task of it."""
     rows = await service.app.sessions.permissions(await service.own_session(tenant, session_id))
-    return JsonResponse(pages.cut([permission_view(row, tenant) for row in rows], limit, before, _granted))
+    return JsonResponse(page.cut([permission_view(row, tenant) for row in rows], _granted))
 
 
 def _granted(permission: Json) -> pages.Place:
@@ -379,13 +401,12 @@ async def shares(
     session_id: SessionId,
     service: ServiceDep,
     tenant: TenantDep,
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
 ) -> JsonResponse:
     """The links to the session that work, oldest first, without their tokens."""
     found = await service.app.sessions.shares.list(await service.own_session(tenant, session_id))
     items = [_share_view(each) for each in found]
-    return JsonResponse(pages.cut(items, limit, before, lambda item: [item["created_at"], item["share_id"]]))
+    return JsonResponse(page.cut(items, lambda item: [item["created_at"], item["share_id"]]))
 
 
 @shares_router.delete("/api/sessions/{session_id}/share", response_model=RevokedView)
@@ -410,7 +431,7 @@ async def shared(token: Token, service: ServiceDep, before: Before = None) -> Js
     found = await service.app.sessions.shares.find(token)
     if found is None:
         raise not_found("share", "")
-    if before and (await service.app.tasks.get(before)).session_id != found.session_id:
+    if before and (await service.app.task(before)).session_id != found.session_id:
         raise not_found("task", before)
     shown, until = found.session_id, found.created_at
     tasks = await service.app.tasks.list(session_id=shown, limit=TURNS + 1, before=before, until=until)
@@ -423,7 +444,7 @@ async def shared(token: Token, service: ServiceDep, before: Before = None) -> Js
 
 def _turn(task: Task, found: Share) -> Json:
     """A turn as it was shared: the message of a simulated conversation, which configures it, is not shown."""
-    answer = str((task.result or {}).get("answer") or "") if task.updated_at <= found.created_at else ""
+    answer = own_answer(task.result) if task.updated_at <= found.created_at else ""
     return {
         "task_id": task.task_id,
         "message": "" if task.mode == MODE else task.message,

@@ -11,8 +11,18 @@ from ...core.approval import Verdict
 from ...core.errors import StorageError, TaskError
 from ...core.records import Json, WaitingTask
 from ...core.task import TaskStatus
-from .. import pages
-from ..dependencies import CONFLICT, MODEL_DOWN, Before, Html, KeyDep, Limit, ServiceDep, TaskId, TenantDep, routes
+from ..dependencies import (
+    CONFLICT,
+    MODEL_DOWN,
+    Html,
+    KeyDep,
+    Limit,
+    PageDep,
+    ServiceDep,
+    TaskId,
+    TenantDep,
+    routes,
+)
 from ..errors import JsonResponse, LongJsonResponse
 from ..markdown import render
 from ..middleware import LONGEST_MODEL, MODEL, Items, RequestBody
@@ -67,13 +77,11 @@ async def task(
 
 
 @router.get("/api/waiting", response_model=Page[WaitingTask])
-async def waiting(
-    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
-) -> JsonResponse:
+async def waiting(service: ServiceDep, tenant: TenantDep, page: PageDep) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
     rows = await service.app.tasks.waiting(tenant.prefix)
     items = [waiting_view(row, tenant) for row in rows]
-    return JsonResponse(pages.cut(items, limit, before, lambda item: [item["since"], item["task_id"]]))
+    return JsonResponse(page.cut(items, lambda item: [item["since"], item["task_id"]]))
 
 
 @router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])
@@ -111,13 +119,12 @@ async def states(
     task_id: TaskId,
     service: ServiceDep,
     tenant: TenantDep,
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
 ) -> JsonResponse:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
     items = status_views(await service.app.tasks.projection(task_id))
-    return JsonResponse(pages.cut(items, limit, before))
+    return JsonResponse(page.cut(items))
 
 
 @router.get("/api/tasks/{task_id}/plan", response_model=PlanView)
@@ -240,6 +247,32 @@ async def send_event(
     return JsonResponse(await _now(service, tenant, task_id), 202)
 
 
+class SubtaskRequest(RequestBody):
+    """A subtask for a lifecycle run."""
+
+    description: str = Field(min_length=1, max_length=10_000, examples=["Check the invoice of May"])
+    subtask_id: str = Field(default="", max_length=64)
+    depends_on: list[str] = Field(default=[], max_length=100)
+    priority: int = 0
+    timeout: float | None = Field(default=None, gt=0)
+
+
+class SubtaskView(BaseModel):
+    """The id of a subtask."""
+
+    subtask_id: str
+
+
+@control_router.post("/api/tasks/{task_id}/subtasks", status_code=201, response_model=SubtaskView, responses=CONFLICT)
+async def spawn_subtask(
+    task_id: TaskId, body: SubtaskRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
+    """Add a subtask to a lifecycle run, which takes it up after the subtasks under way."""
+    await service.own_task(tenant, task_id)
+    added = await service.app.tasks.spawn_subtask(task_id, **body.model_dump(), key=key)
+    return JsonResponse({"subtask_id": added}, 201)
+
+
 @control_router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)
 async def rate(task_id: TaskId, body: Rating, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Rate a task from 1 to 5."""
@@ -259,7 +292,7 @@ def _answer(body: AnswerRequest) -> Any:
 
 
 async def _now(service: Service, tenant: Tenant, task_id: str) -> Json:
-    return task_view(await service.app.tasks.get(task_id), tenant)
+    return task_view(await service.app.task(task_id), tenant)
 
 
 markdown_router = routes("markdown")

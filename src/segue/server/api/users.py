@@ -1,4 +1,4 @@
-"""Routes of users: their preferences and memory files."""
+"""Routes of users: their preferences, what they said of themselves, and their memory files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from ...core.errors import UnknownMemory
+from ...core.errors import UnknownFact, UnknownMemory
 from ...core.records import UserPreferences
+from ...core.task import ANYBODY
 from .. import pages
-from ..dependencies import Before, Limit, ServiceDep, TenantDep, routes
+from ..dependencies import PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, not_found
 from ..middleware import LONGEST, NAME, RequestBody
 from ..views import Page
@@ -36,6 +37,59 @@ async def prefer(user_id: UserId, body: Preferences, service: ServiceDep, tenant
     """Set the user's default mode."""
     await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
     return JsonResponse((await service.app.preferences(tenant.stored(user_id))).json())
+
+
+class FactView(BaseModel):
+    """What a user said of themselves, in their words, and the task whose message has it."""
+
+    key: str
+    subject: str = Field(examples=["allergy: peanut"])
+    text: str = Field(examples=["I'm allergic to peanuts"])
+    task_id: str
+    created_at: float
+    earlier: list["FactView"] = Field(description="what it replaces, oldest first")
+
+
+class FactChange(RequestBody):
+    """Other words for what the user said."""
+
+    text: str = Field(min_length=1, max_length=500, examples=["I'm allergic to peanuts and soy"])
+
+
+FactKey = Annotated[str, Path(max_length=300)]
+
+
+@router.get("/api/users/{user_id}/facts", response_model=Page[FactView])
+async def facts(user_id: UserId, service: ServiceDep, tenant: TenantDep, page: PageDep) -> JsonResponse:
+    """What holds of what the user said of themselves, the last said last."""
+    found = [fact.json() for fact in await service.app.memory.facts(user_id=tenant.stored(user_id))]
+    return JsonResponse(page.cut(found))
+
+
+@router.put("/api/users/{user_id}/facts/{key}", response_model=Page[FactView])
+async def edit_fact(
+    user_id: UserId, key: FactKey, body: FactChange, service: ServiceDep, tenant: TenantDep
+) -> JsonResponse:
+    """Replace the words of a fact; its source and what it replaced stay."""
+    with _known(key):
+        await service.app.memory.edit_fact(key, body.text, user_id=tenant.stored(user_id))
+    return await facts(user_id, service, tenant, pages.Asked(500, None))
+
+
+@router.delete("/api/users/{user_id}/facts/{key}", status_code=204)
+async def forget_fact(user_id: UserId, key: FactKey, service: ServiceDep, tenant: TenantDep) -> Response:
+    """Delete a fact, with what it replaced. `DELETE /api/memory` deletes all that is remembered of a user."""
+    with _known(key):
+        await service.app.memory.forget_fact(key, user_id=tenant.stored(user_id))
+    return Response(status_code=204)
+
+
+@contextmanager
+def _known(key: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownFact:
+        raise not_found("fact", key) from None
 
 
 memory_router = routes("memory")
@@ -86,18 +140,17 @@ class ForgottenView(BaseModel):
 async def memory_files(
     service: ServiceDep,
     tenant: TenantDep,
-    user_id: MemoryOwner = "default",
-    limit: Limit = pages.WHOLE,
-    before: Before = None,
+    page: PageDep,
+    user_id: MemoryOwner = ANYBODY,
 ) -> JsonResponse:
     """The user's memory files."""
     found = await service.app.memory.files(user_id=tenant.stored(user_id))
-    return JsonResponse(pages.cut(found, limit, before, lambda file: [file["name"]]))
+    return JsonResponse(page.cut(found, lambda file: [file["name"]]))
 
 
 @memory_router.get("/api/memory/{file:path}", response_model=MemoryView)
 async def memory(
-    file: FileName, service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = "default"
+    file: FileName, service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = ANYBODY
 ) -> JsonResponse:
     """A memory file."""
     with _found(file):
@@ -106,7 +159,7 @@ async def memory(
 
 @memory_router.delete("/api/memory", status_code=204)
 async def clear_memory(
-    service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = "default", task_id: OfTask = ""
+    service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = ANYBODY, task_id: OfTask = ""
 ) -> Response:
     """Delete all of the user's memory files, or of all of them what a task wrote."""
     owner = tenant.stored(user_id)
@@ -119,7 +172,7 @@ async def clear_memory(
 
 @memory_router.delete("/api/memory/{file:path}", response_model=ForgottenView)
 async def forget(
-    file: FileName, service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = "default", task_id: OfTask = ""
+    file: FileName, service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = ANYBODY, task_id: OfTask = ""
 ) -> JsonResponse:
     """Delete a memory file, or what a task wrote to it."""
     with _found(file):

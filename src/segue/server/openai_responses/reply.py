@@ -7,7 +7,7 @@ was resumed, so that the number of a piece of text says how much of it was sent.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from ...core.calls import CallResult
 from ...core.errors import TaskError
 from ...core.events import (
     ASKING,
@@ -35,6 +36,8 @@ from ...core.events import (
 )
 from ...core.message import kind_of
 from ...core.records import Json, Session, Task
+from ...core.task import ANYBODY
+from ...prompts.protocols import reply_notice, with_choices
 from ...runtime.reply import (
     Added,
     Approved,
@@ -81,6 +84,8 @@ class Output:
     def __init__(self, segment: Segment, after: int = -1) -> None:
         self.items: list[Json] = []
         self._label = segment.row.agent_id
+        self._language = segment.row.reply_language
+        self._is_stored = segment.is_stored
         self._place = f"{segment.task_id}_{segment.start}"
         self._reply = ReplyStream(segment.client_tools)
         self._reply.recall(segment.log[: segment.start])
@@ -134,7 +139,11 @@ class Output:
             case Question(ApprovalRequested() as asked):
                 yield from self._ask(asked)
             case Question(QuestionAsked() as asked):
-                yield from self._ask_client(asked) if asked.client_calls else self._say(asked.question)
+                yield from (
+                    self._ask_client(asked)
+                    if asked.client_calls
+                    else self._say(with_choices(asked.question, asked.choices))
+                )
 
     def lifecycle(self, kind: str, response: Json) -> Iterator[Json]:
         """An event that holds the whole response."""
@@ -244,19 +253,25 @@ class Output:
     def _end_call(self, event: ToolResult) -> Iterator[Json]:
         yield from self._begin_call(event)
         index = self._calls.pop(call_id(event))
-        if "error" in event.result:
+        result = CallResult.of(event.result)
+        if result.has_error:
             yield from self._of_item("mcp_call.failed", index)
-            error = {"type": "mcp_tool_execution_error", "content": [_input(str(event.result["error"]))]}
+            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": result.error}]}
             yield from self._end(index, error=error, status="failed")
             return
-        value = event.result.get("success")
+        output = result.value if isinstance(result.value, str) else readable(result.value)
         yield from self._of_item("mcp_call.completed", index)
-        yield from self._end(index, output=value if isinstance(value, str) else readable(value), status="completed")
+        yield from self._end(index, output=output, status="completed")
 
     def _ask(self, event: ApprovalRequested) -> Iterator[Json]:
-        """The requests, in place of the calls, which the next response has."""
+        """The requests, in place of the calls, which the next response has.
+
+        A client that sends all that was said each time has the question as a text, too: it may show no others.
+        """
         for index in self._calls.values():
             yield from self._end(index, status="incomplete")
+        if not self._is_stored:
+            yield from self._say(reply_notice({"kind": "approval", "calls": event.calls}, self._language))
         for call in event.calls:
             about = {"name": call["name"], "server_label": self._label, "arguments": readable(call["arguments"])}
             named = approval_id(event.task_id, event.interrupt_id, call["index"])
@@ -292,10 +307,6 @@ def _is_call(asked: Json, event: ToolCall | ToolResult) -> bool:
 
 def _text_part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _input(text: str) -> Json:
-    return {"type": "text", "text": text}
 
 
 def items_of(segment: Segment) -> Sequence[Json]:
@@ -491,7 +502,7 @@ def _decisions(segment: Segment, place: str, given: ApprovalGiven) -> Iterator[J
             "id": f"{place}_{verdict['index']}",
             "type": "mcp_approval_response",
             "approval_request_id": requested.get(verdict["index"], ""),
-            "approve": verdict["verdict"] != "reject",
+            "approve": verdict["verdict"] in ("approve", "edit"),
             "reason": verdict.get("reason") or None,
         }
 
@@ -506,23 +517,31 @@ def _results(segment: Segment, place: str, calls: Sequence[Json]) -> Iterator[Js
             continue
         left.remove(call)
         named = tool_call_id(segment.task_id, call["id"])
-        output = made.result.get("success", made.result.get("error"))
+        output = CallResult.of(made.result).content
         about = {"call_id": named, "output": output, "status": "completed"}
         yield {"id": f"{place}_{len(calls) - len(left) - 1}", "type": "function_call_output", **about}
 
 
-def frames(service: Service, tenant: Tenant, segment: Segment, after: int = -1) -> AsyncGenerator[bytes, None]:
+Note = Callable[[Sequence[Json], Task, int], Awaitable[None]]
+"""Notes the items of a response of a task that begins after an event, before its client has their end."""
+
+
+def frames(
+    service: Service, tenant: Tenant, segment: Segment, after: int = -1, note: Note | None = None
+) -> AsyncGenerator[bytes, None]:
     """The frames of a response's stream whose numbers are above `after`."""
     output = Output(segment, after)
-    whole = _frames(service, tenant, segment, output)
+    whole = _frames(service, tenant, segment, output, note)
     return with_error_frames(whole, tenant, segment.row, lambda result: map(_frame, output.fail(result["error"])))
 
 
-async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Output) -> AsyncGenerator[bytes, None]:
+async def _frames(
+    service: Service, tenant: Tenant, segment: Segment, output: Output, note: Note | None
+) -> AsyncGenerator[bytes, None]:
     for kind in ("created", "in_progress"):
         for form in output.lifecycle(kind, beginning(segment, tenant)):
             yield _frame(form)
-    async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True)) as events:
+    async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True, takes_over=True)) as events:
         async for event in events:
             if isinstance(event, Steered) and event.seq > segment.start + 1:
                 break
@@ -530,8 +549,11 @@ async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Ou
                 yield _frame(form)
             if isinstance(event, ASKING):
                 break
-    segment = await segment_of(service, await service.app.tasks.get(segment.task_id), segment.start)
-    for form in _ending(output, segment, await response_view(service, segment, tenant)):
+    segment = await segment_of(service, await service.app.task(segment.task_id), segment.start)
+    view = await response_view(service, segment, tenant)
+    if note and segment.is_over:
+        await note(view["output"], segment.row, segment.start)
+    for form in _ending(output, segment, view):
         yield _frame(form)
 
 
@@ -579,7 +601,7 @@ async def create_response(
     service.metrics.note_ignored("responses", body.ignored)
     agent, mode = agent_and_mode(service, body.model)
     about = body.model_dump(mode="json", exclude=_NOT_REPEATED, exclude_none=True, by_alias=True)
-    user = x_openwebui_user_id or body.user or "default"
+    user = x_openwebui_user_id or body.user or ANYBODY
     sender = f"{tenant.person}/{user}\n".encode()
     sent = key, sha256(sender + await request.body()).hexdigest(), x_stainless_retry_count, about
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
@@ -589,34 +611,36 @@ async def create_response(
     if body.background and not body.stream:
         return await _view(service, tenant, *await in_turn(partial(tasks.begin, *sent)))
     service.open_stream(tenant)
+    note: Note | None = None
     try:
         if is_own:
             about_reply = {**options, "client_tools": [], "origin": "responses"}
             row, start = await background.begin(service, tenant, body.messages, body, about_reply, key), 0
         else:
             row, start = await in_turn(partial(tasks.begin, *sent))
+            note = tasks.note
         segment = await segment_of(service, row, start)
         stops = "" if body.background or is_own else service.stops("responses", row.task_id)
         if body.stream:
-            sending = frames(service, tenant, segment)
+            sending = frames(service, tenant, segment, note=note)
             sending = background.ending(service, row, sending) if is_own and key is None else sending
             return EventStream(service, tenant, sending, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
         raise
     try:
-        return await while_connected(service, request, stops, _whole(service, tenant, segment))
+        return await while_connected(service, request, stops, _whole(service, tenant, segment, note))
     finally:
         if is_own and key is None:
             await background.end(service, row)
         service.close_stream(tenant)
 
 
-async def _whole(service: Service, tenant: Tenant, segment: Segment) -> Response:
-    async with aclosing(frames(service, tenant, segment)) as stream:
+async def _whole(service: Service, tenant: Tenant, segment: Segment, note: Note | None) -> Response:
+    async with aclosing(frames(service, tenant, segment, note=note)) as stream:
         async for _ in stream:
             pass
-    return await _view(service, tenant, await service.app.tasks.get(segment.task_id), segment.start)
+    return await _view(service, tenant, await service.app.task(segment.task_id), segment.start)
 
 
 async def _stored_segment(service: Service, tenant: Tenant, response_id: str) -> Segment:
@@ -667,7 +691,7 @@ async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: 
         raise Problem(409, "ResponseContinued", named=response_id)
     if segment.status != "cancelled":
         await service.app.cancel(segment.task_id)
-    return await _view(service, tenant, await service.app.tasks.get(segment.task_id), segment.start)
+    return await _view(service, tenant, await service.app.task(segment.task_id), segment.start)
 
 
 @router.delete("/v1/responses/{response_id}", response_model=Deleted, responses=CONFLICT)
@@ -728,7 +752,7 @@ async def change_conversation(
     """Change a conversation's metadata."""
     thread_id = await service.own_session(tenant, session_id)
     session = await _session(service, thread_id)
-    await service.app.sessions.choose(replace(session, metadata=body.metadata))
+    await service.app.sessions.save_settings(replace(session, metadata=body.metadata))
     return JsonResponse(await _conversation_view(service, tenant, thread_id))
 
 
@@ -780,7 +804,7 @@ def _message_item(number: int, message: Json) -> Json:
 
 async def _session(service: Service, thread_id: str) -> Session:
     """What was chosen for a session, which began with its first message if nothing was."""
-    if session := await service.app.sessions.choices(thread_id):
+    if session := await service.app.sessions.settings(thread_id):
         return session
     (*_, first) = await service.app.tasks.list(session_id=thread_id, limit=-1)
     return Session(thread_id, created_at=first.created_at)

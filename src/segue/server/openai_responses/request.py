@@ -4,6 +4,7 @@ Source: OpenAI's API reference, "Responses" and "Conversations".
 """
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -18,7 +19,7 @@ from ...core.records import Json, RequestKey, Task
 from ...core.task import ENDED, OPEN
 from ...prompts.protocols import answer_of
 from ..background import is_in_background
-from ..continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
+from ..continuation import Answers, Attempts, Conversation, Found, asks, end_stopped, fork_after, is_awaited, rejoin
 from ..errors import Problem, not_found
 from ..middleware import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..requests import (
@@ -211,6 +212,7 @@ class ResponseRequest(RequestBody, ReplyFields):
     truncation: Literal["auto", "disabled"] | None = Field(
         default=None, description="the service truncates a long conversation in either case"
     )
+    prompt_cache_key: Any = Field(default=None, description="keeps apart conversations that are sent without ids")
     prompt_cache_options: Ignored = None
     stream_options: Ignored = None
 
@@ -282,6 +284,8 @@ class ConversationChange(RequestBody):
 _ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")
 _NEW = ("message", "mcp_approval_response", "function_call_output")
+_MARGIN = 30.0
+"""Seconds before its deletion in which a session that is not stored is continued no more."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +311,7 @@ class ResponseTasks:
         last = await attempts.last()
         count = attempts.number(last) + 1
         if last and last.task_id:
-            task = await self.service.app.tasks.get(last.task_id)
+            task = await self.service.app.task(last.task_id)
             segment = await segment_of(self.service, task, last.seq)
             if await is_awaited(self.service, task, last.key, retries, over=segment.is_over or not segment.is_last):
                 with self.service.delivering(last.key):
@@ -339,6 +343,8 @@ class ResponseTasks:
             return await self._resume_with_results(previous, key)
         message = await self._message(items)
         if previous is None:
+            if found := await self._continued(message):
+                return await self._after(found, message, key)
             thread_id = await self._session()
             latest = await self._latest(thread_id)
             options = self._reply_options(message, await last_segment(self.service, latest) if latest else None)
@@ -349,8 +355,54 @@ class ResponseTasks:
             return await self._send(message, previous.row.session_id, latest, key, options)
         if not previous.is_last or previous.row.status not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
-        task = await self.service.app.tasks.get(previous.task_id)
+        task = await self.service.app.task(previous.task_id)
         return await self._send(message, await fork_after(self.service, self.tenant, task, key), None, key, options)
+
+    async def note(self, output: Sequence[Json], task: Task, after: int) -> None:
+        """Note the messages of a response, by which a client that names nothing continues it."""
+        texts = [_text_of(item) for item in output if item["type"] == "message"]
+        if not texts or self._names_session:
+            return
+        asked = [item for item in self._items if item.type == "message" and item.role == "user"]
+        if asked or any(item.type == "function_call_output" for item in self._items):
+            answers = Answers(self.service, self.tenant, self._sent)
+            await answers.note(texts[-1], task, after, texts[:-1], is_stored=self.body.store is not False)
+
+    async def _continued(self, said: Conversation) -> Found | None:
+        """The task whose answer the client sends again, if its session has not gone on and is not deleted soon."""
+        if self._names_session:
+            return None
+        answers = Answers(self.service, self.tenant, said)
+        found = await answers.find()
+        found = await answers.stopped(found, goes_on=True) or found
+        latest = await self._latest(found.task.session_id) if found else None
+        if found is None or latest is None or latest.task_id != found.task.task_id:
+            return None
+        known, settings = await self.service.app.tasks.continuation(latest.task_id, found.after), self.service.settings
+        kept = settings.unstored_seconds if latest.is_over else settings.unstored_open_seconds
+        is_expiring = time.time() - latest.updated_at > kept - _MARGIN
+        return None if known and not known.is_stored and is_expiring else found
+
+    async def _after(self, found: Found, said: Conversation, key: RequestKey) -> Begun:
+        """Send what follows an answer that the client sends again; it names a question whose text it sends last."""
+        task, is_named = found.task, await asks(self.service, found.task, said)
+        if is_named:
+            question, tasks = await self.service.app.question(task.task_id), self.service.app.tasks
+            if (before := await tasks.before_unseen_question(task, question, key, found.after)) is not None:
+                return task, before
+        await end_stopped(self.service, task)
+        options = self._reply_options(said, None)
+        return await self._send(said.after(found.place), task.session_id, task, key, options, is_named=is_named)
+
+    @property
+    def _names_session(self) -> bool:
+        return bool(self.body.previous_response_id or self.body.session_id)
+
+    @property
+    def _parties(self) -> Sequence[str]:
+        """Who talks with whom, and about what as far as the client says so."""
+        user, agent, mode = (str(self.options[name]) for name in ("user_id", "agent", "mode"))
+        return ("responses", self.tenant.person, user, agent, mode, str(self.body.prompt_cache_key or ""))
 
     async def _previous(self) -> tuple[Segment | None, Sequence[InputItem]]:
         """The response that the request continues, and what it adds to that.
@@ -381,6 +433,17 @@ class ResponseTasks:
     def _items(self) -> Sequence[InputItem]:
         given = self.body.input
         return [InputItem(content=given)] if isinstance(given, str) else given
+
+    @property
+    def _sent(self) -> Conversation:
+        """All that the client sends, its files as they are named."""
+        sent = [item.message for item in self._items if item.type in ("message", "function_call_output")]
+        messages = [each.model_copy(update={"content": each.text}) for each in sent]
+        return Conversation.of(messages, parties=self._parties, cache_key=self._cache_key)
+
+    @property
+    def _cache_key(self) -> str:
+        return "" if self._names_session else str(self.body.prompt_cache_key or "")
 
     @property
     def _last_items(self) -> Sequence[InputItem]:
@@ -425,7 +488,9 @@ class ResponseTasks:
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
         agents = self.service.app.agents
-        return Conversation.of(messages).readable(agents.accepted(agents.agent(self.options["agent"])))
+        return Conversation.of(messages, parties=self._parties, cache_key=self._cache_key).readable(
+            agents.accepted(agents.agent(self.options["agent"]))
+        )
 
     async def _session(self) -> str:
         """The stored name of the conversation; a new one where none is named."""
@@ -437,7 +502,14 @@ class ResponseTasks:
         return await self.service.app.tasks.newest(thread_id)
 
     async def _send(
-        self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey, asked: ReplyOptions
+        self,
+        said: Conversation,
+        thread_id: str,
+        latest: Task | None,
+        key: RequestKey,
+        asked: ReplyOptions,
+        *,
+        is_named: bool = False,
     ) -> Begun:
         """Send a message to a session; to a task that waits it is the answer, whatever its instructions.
 
@@ -449,7 +521,8 @@ class ResponseTasks:
             question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
-            if question["kind"] not in TEXTUAL and not self._names(latest, question):
+            is_named = is_named or self._names(latest, question) or await asks(self.service, latest, self._sent)
+            if question["kind"] not in TEXTUAL and not is_named:
                 return latest, await self.service.app.tasks.ask_again(latest, key)
             if (answer := answer_of(question, said.message)) is None:
                 return latest, await self.service.app.tasks.ask_again(latest, key)
@@ -457,7 +530,8 @@ class ResponseTasks:
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options |= {"reply_options": asked, "origin": "responses"}
         message = said.message if said.results else said.first_message
-        return await self.service.start(self.tenant, message, key, **options)
+        named = Answers(self.service, self.tenant, said).named(key)
+        return await self.service.start(self.tenant, message, named, **options)
 
     def _names(self, task: Task, question: Json) -> bool:
         """Whether the client names a question: by its response; calls by sending their approval requests back last."""
@@ -486,6 +560,10 @@ class ResponseTasks:
         answer = {"verdicts": verdicts}
         about = {"answer": answer, "interrupt_id": asked, "reply_options": self._reply_options(None, previous)}
         return await self.service.resume(self.tenant, previous.row, key, **about)
+
+
+def _text_of(item: Json) -> str:
+    return "".join(part.get("text") or "" for part in item["content"])
 
 
 def _response_of(named: str) -> str:

@@ -51,7 +51,7 @@ async function look() {
     store.reachable.value = true;
     await lookAgain();
   } catch (error) {
-    store.reachable.value = !(error instanceof ApiError) || error.status !== 0;
+    store.reachable.value = !(error instanceof ApiError) || (error.status > 0 && error.status < 500);
   }
 }
 

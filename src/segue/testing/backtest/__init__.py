@@ -1,12 +1,15 @@
 """Backtests: what an agent would do otherwise in recorded sessions, without any effect."""
 
 from .comparison import Difference, Effects, TaskReport, Verdict
+from .confirmation import Confirmation
 from .recording import Restored, UnfinishedTask, check_unfinished
-from .run import Backtest, BacktestOptions, backtest
+from .run import Backtest, BacktestOptions, Cost, backtest
 
 __all__ = [
     "Backtest",
     "BacktestOptions",
+    "Confirmation",
+    "Cost",
     "Difference",
     "Effects",
     "Restored",

@@ -162,11 +162,22 @@ class Difference:
     now: str
     call: int = 0
 
+    @property
+    def change(self) -> str:
+        """Its kind; of a call whether one is changed, added or dropped."""
+        if self.kind != "call":
+            return self.kind
+        return "changed" if self.then and self.now else "added" if self.now else "dropped"
+
+    @property
+    def tool(self) -> str:
+        """The tool whose call differs; empty where none does."""
+        of_call = self.kind == "call" or self.kind in _BROKEN.values()
+        return (self.now or self.then).partition("(")[0] if of_call else ""
+
     def describe(self, language: str = "en", most: int = 200) -> str:
         """The difference as a sentence, with at most so many characters of each side."""
-        kind = self.kind
-        if kind == "call":
-            kind = "changed" if self.then and self.now else "added" if self.now else "dropped"
+        kind = self.change
         then, now = shortened(self.then, most), shortened(self.now, most)
         return backtest_text(f"difference_{kind}", language, then=then, now=now, call=self.call)
 
@@ -221,6 +232,8 @@ class TaskReport:
     tokens: Sides
     seconds: Sides
     answered: dict[str, int] = field(default_factory=dict)
+    recorded: Mapping[str, int] = field(default_factory=dict)
+    """How many calls of each tool were recorded."""
     calls: Sequence[Json] = ()
     """What it calls now: {"name", "arguments"}."""
     stand_ins: Sequence[Json] = ()

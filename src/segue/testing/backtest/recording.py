@@ -28,7 +28,8 @@ from ...nodes.chat import AUTO, ModeGraph
 from ...nodes.context import is_steering
 from ...prompts.catalogue import Language, Texts, error_text
 from ...registry import Registry
-from ...runtime.run import chat_graph, is_of_task, question_of, state_at, thread_config
+from ...runtime.modes import chat_graph
+from ...runtime.run import is_of_task, question_of, state_at, thread_config
 from ...tools.adapters.client import client_tools, misfit
 from ...tools.bound_tool import BoundTool
 from ...tools.calls import argument_error
@@ -53,7 +54,7 @@ class RecordedTurn:
     """A task that ended, as a turn, and the messages before it.
 
     `effects` are the tools that were not marked read-only then, None where an earlier version of Segue recorded it.
-    `finished` are all calls of its session.
+    `agent_mode` is the mode that its agent had, None where it is not known. `finished` are all calls of its session.
     """
 
     task: Task
@@ -61,6 +62,7 @@ class RecordedTurn:
     history: Sequence[AnyMessage] = field(repr=False)
     grants: Sequence[Grant] = ()
     effects: Sequence[str] | None = None
+    agent_mode: str | None = None
     finished: Sequence[Call] = field(default=(), repr=False)
 
     def allows_read(self, name: str) -> bool:
@@ -146,6 +148,7 @@ class Recording:
             history=history,
             grants=grants,
             effects=started.effects if started else None,
+            agent_mode=started.agent_mode if started else None,
             finished=finished,
         )
 
@@ -338,7 +341,7 @@ class _Check:
             return []
         calls = await self._storage.ledger(row.session_id).calls(row.task_id)
         settled = {(call.scope, call.idx) for call in calls if call.state == "done"}
-        return [*_asked(state, tools), *_decided(state, tools, settled), *_planned(state, tools)]
+        return [*_check_asked(state, tools), *_check_decided(state, tools, settled), *_check_planned(state, tools)]
 
     async def _of_grants(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
         """The permissions that are about another version of their tool."""
@@ -359,14 +362,14 @@ def _values(state: StateSnapshot) -> Iterator[Mapping[str, Any]]:
             yield from _values(task.state)
 
 
-def _asked(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
+def _check_asked(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
     """What is wrong with the calls that a person is asked about."""
     asked = question_of(state.interrupts)
     for call in asked.value.get("calls", ()) if asked else ():
         yield from _check_call(call["name"], call["arguments"], tools, call["version"])
 
 
-def _decided(
+def _check_decided(
     state: StateSnapshot, tools: Mapping[str, Tool], settled: Collection[tuple[str, int]]
 ) -> Iterator[_Reason]:
     """What is wrong with the calls that were decided and did not run yet."""
@@ -393,7 +396,7 @@ def _check_call(
         yield _Reason(Restored.SCHEMA_CHANGED, "schema_changed", {**named, "why": why})
 
 
-def _planned(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
+def _check_planned(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
     """The steps that are still to be done and whose tools are gone."""
     for values in _values(state):
         for step in values.get("plan") or ():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from ...checkpoints.storage import Storage
-from ...core.agents import Agent
-from ...core.errors import SegueError, UnknownAgent
+from ...core.agents import Agent, load_agents
+from ...core.digests import definition_changes
+from ...core.errors import SegueError, UnknownAgent, listed
 from ...core.models import Model
 from ...core.provenance import discloses
 from ...core.records import BEST, Json, Task
@@ -24,7 +26,7 @@ from ...nodes.chat import ModeGraph
 from ...nodes.context import as_text
 from ...prompts.catalogue import backtest_text
 from ...registry import Registry
-from ...runtime.run import chat_graph
+from ...runtime.modes import chat_graph
 from ..cassette.cassette import ToolCall
 from ..rehearsal.grades import Case, case_of, judge_named
 from ..rehearsal.report import SIGNIFICANT, Estimate, canonical, environment, mcnemar, rate, rule_success
@@ -43,6 +45,7 @@ from .comparison import (
     recorded_behaviour,
     shortened,
 )
+from .confirmation import TASKS, TIMES, Confirmation, choose, confirm
 from .recording import RecordedTurn, Recording, age
 from .turn import (
     RECORDED,
@@ -52,7 +55,7 @@ from .turn import (
     bots_of,
     check_author,
     check_policy,
-    decided_anew,
+    decide_again,
     failed,
     registered,
     steps_of,
@@ -87,8 +90,8 @@ class Change:
         return backtest_text(name, language, worse=self.worse, better=self.better, p=f"{self.p_value:.3g}")
 
 
-def conclusion(summary: Mapping[str, int], change: Change | None, language: str) -> str:
-    """What came out: how many tasks have each verdict, and with a baseline whether that is more than chance."""
+def conclusion(summary: Mapping[str, int], change: "Change | Confirmation | None", language: str) -> str:
+    """What came out: how many tasks have each verdict, and whether that is more than chance, where it was tried."""
     total, found = sum(summary.values()), [verdict for verdict in Verdict if summary.get(verdict)]
     one = "_one" if total == 1 else ""
     if not found:
@@ -146,7 +149,10 @@ def _now(case: Case, then: bool, own: Sequence[TaskReport]) -> bool | None:
     if any(report.steps or report.status != "done" for report in own):
         return None
     made = Counter((call["name"], canonical(call["arguments"])) for report in own for call in report.calls)
-    if Counter((name, canonical(arguments)) for name, arguments in case.expectation.calls) - made:
+    expected = case.expectation.calls
+    exact = Counter((name, canonical(arguments)) for name, arguments in expected if arguments is not None)
+    further = Counter(name for name, _ in (made - exact).elements())
+    if exact - made or Counter(name for name, arguments in expected if arguments is None) - further:
         return False
     if case.expectation.state is not None and any(report.effects for report in own):
         return None
@@ -155,8 +161,24 @@ def _now(case: Case, then: bool, own: Sequence[TaskReport]) -> bool | None:
 
 # Backtests: recorded turns answered anew, compared, and summed up.
 
+_BETWEEN = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+GROUPS = 3
+"""Groups of differences for which a confirmation is estimated."""
 CONCURRENT = 8
 """Turns that are answered at the same time."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a backtest will cost, estimated from what its tasks cost when they were recorded.
+
+    `most_turns` has the most that a confirmation may take; `tokens` and `cost` (0 where it is not known) are of those.
+    """
+
+    turns: int
+    most_turns: int
+    tokens: int
+    cost: float
 
 
 Progress = Callable[[int, int], None]
@@ -191,6 +213,14 @@ class BacktestOptions(TypedDict, total=False):
     """A language model that decides whether other words say the same, and whether each version does what was asked."""
     baseline: Sequence[Agent]
     """The unchanged agents, whose own changes by chance are taken into account."""
+    confirm: Sequence[Agent]
+    """The unchanged agents, who answer up to five differing tasks of each group five times, as the new ones do again:
+    only what is then more frequent with the new ones counts."""
+    ablate: bool
+    """Leave out each sentence of the agents' prompts in turn, to find those that no recorded task rests on."""
+    on_cost: Callable[[Cost], None]
+    """Hears the estimated cost before the first turn, unless no language model answers; an exception of it ends the
+    backtest."""
     concurrency: int
     """Turns that are answered at the same time; 8."""
     on_progress: Progress
@@ -203,8 +233,22 @@ class Backtest:
     tasks: Sequence[TaskReport]
     skipped: Mapping[str, str] = field(default_factory=dict)
     baseline: "Backtest | None" = None
+    confirmation: Confirmation | None = None
     models: Mapping[str, bool] = field(default_factory=dict)
     """The models that answered, and whether they read the prompt."""
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What differs in the definition of each agent, where the old one is known: fields of `Agent`, and `tools.NAME`."""
+
+    unused: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """With `ablate`, the sentences of each agent's prompt without which no recorded task differs."""
+
+    @property
+    def untried(self) -> list[str]:
+        """The tools that are changed, and that no recorded task of their agent calls."""
+        called = {(task.agent_id, name) for task in self.tasks for name in task.recorded}
+        changed = ((agent, name) for agent, names in self.changes.items() for name in names if "tools." in name)
+        found = ((agent, name.removeprefix("tools.")) for agent, name in changed)
+        return sorted({name for agent, name in found if (agent, name) not in called})
 
     @property
     def summary(self) -> dict[str, int]:
@@ -226,6 +270,23 @@ class Backtest:
         for task in self.tasks:
             answered.update(task.answered)
         return answered["recording"] / answered.total() if answered else None
+
+    @property
+    def groups(self) -> list[tuple[str, str, list[TaskReport]]]:
+        """The tasks that differ by what their first difference is: its kind, the tool that it is of, and the tasks."""
+        found: dict[tuple[str, str], list[TaskReport]] = {}
+        for task in self.differing:
+            if task.difference and task.verdict in CHANGED:
+                found.setdefault((task.difference.change, task.difference.tool), []).append(task)
+        return sorted(((*about, tasks) for about, tasks in found.items()), key=lambda group: -len(group[2]))
+
+    @property
+    def tools(self) -> dict[str, int]:
+        """How many recorded calls each tool has, in the tasks that were tried."""
+        found: Counter[str] = Counter()
+        for task in self.tasks:
+            found.update(task.recorded)
+        return dict(found)
 
     @property
     def stand_ins(self) -> int:
@@ -279,14 +340,16 @@ class Backtest:
 
     @property
     def is_changed(self) -> bool:
-        """Whether a task fails or makes other calls; with a baseline, whether more do than by chance."""
+        """Whether a task fails or makes other calls; with a baseline or confirmation, more than by chance."""
+        if self.confirmation:
+            return self.confirmation.exceeds_noise
         if change := self.beyond_baseline:
             return change.exceeds_noise
         return any(task.verdict in CHANGED for task in self.tasks)
 
     def conclusion(self, language: str = "en") -> str:
         """What came out, in a sentence or two."""
-        return conclusion(self.summary, self.beyond_baseline, language)
+        return conclusion(self.summary, self.confirmation or self.beyond_baseline, language)
 
     def json(self) -> Json:
         """Its parts by name: "summary", "shares", "coverage", "agreement", "success", "ran", "tasks" and so on."""
@@ -299,8 +362,17 @@ class Backtest:
             "agreement": asdict(self.agreement) if self.agreement else None,
             "success": self.success.json() if self.success else None,
             "baseline": {"summary": self.baseline.summary, **change.json()} if self.baseline and change else None,
+            "confirmation": self.confirmation.json() if self.confirmation else None,
             "models": dict(self.models),
+            "changes": {agent: [*changes] for agent, changes in self.changes.items()},
+            "untried": self.untried,
+            "unused": {agent: [*sentences] for agent, sentences in self.unused.items()},
             "ran": self.ran,
+            "tools": self.tools,
+            "groups": [
+                {"change": change, "tool": tool, "tasks": [task.task_id for task in tasks]}
+                for change, tool, tasks in self.groups
+            ],
             "tasks": [task.json() for task in self.tasks],
             "skipped": dict(self.skipped),
         }
@@ -343,14 +415,109 @@ async def backtest(
         setup = replace(setup, private=_private(setup, turns))
         for turn in {turn.task.agent_id: turn for turn in turns if turn.task.agent_id in registry}.values():
             check_author(setup.author_of(turn))
+    if "on_cost" in options and any(_models(setup, turns).values()):
+        options["on_cost"](_cost(turns, setup.registry, options))
     baseline = None
     if "baseline" in options:
         unchanged = current.changed(options["baseline"])
         before = replace(setup, registry=unchanged, model="", judge=None)
         baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
         setup = replace(setup, unchanged=unchanged)
-    tasks = await _tasks(setup, recording, turns, options)
-    return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline, models=_models(setup, turns))
+    if "confirm" in options:
+        setup = replace(setup, unchanged=current.changed(options["confirm"]))
+    made = Backtest(
+        tasks=await _tasks(setup, recording, turns, options),
+        skipped=recording.skipped,
+        baseline=baseline,
+        models=_models(setup, turns),
+        changes=_changes(setup, turns),
+    )
+    if "confirm" in options and setup.unchanged:
+        old = replace(setup, registry=setup.unchanged, model="")
+        made = replace(made, confirmation=await _confirmed(made, setup, old, recording, turns, options))
+    if options.get("ablate"):
+        made = replace(made, unused=await _unused(made, setup, recording, turns, options))
+    return made
+
+
+def sentences(prompt: str) -> list[str]:
+    """The sentences and lines of a prompt, as they are in it."""
+    return [part for part in (piece.strip() for piece in _BETWEEN.split(prompt)) if any(map(str.isalnum, part))]
+
+
+async def _unused(
+    made: Backtest, setup: Setup, recording: Recording, turns: Sequence[RecordedTurn], options: BacktestOptions
+) -> dict[str, list[str]]:
+    """The sentences without which no task differs that is as recorded with them."""
+    same = {task.task_id for task in made.tasks if task.verdict not in CHANGED}
+    found: dict[str, list[str]] = {}
+    for name in {turn.task.agent_id: turn for turn in turns}:
+        agent, own = setup.registry.get(name), [turn for turn in turns if turn.task.agent_id == name]
+        if agent is None:
+            continue
+        for sentence in sentences(agent.prompt):
+            without = agent.model_copy(update={"prompt": agent.prompt.replace(sentence, "")})
+            shorter = replace(setup, registry=setup.registry.changed([without]))
+            tasks = await _tasks(shorter, recording, own, {**options, "on_progress": _ignore})
+            if not any(task.verdict in CHANGED and task.task_id in same for task in tasks):
+                found.setdefault(name, []).append(sentence)
+    return found
+
+
+def _ablations(turns: Sequence[RecordedTurn], registry: Registry) -> int:
+    """How many turns it takes to leave out each sentence."""
+    agents = Counter(turn.task.agent_id for turn in turns)
+    return sum(
+        count * len(sentences(registry.agent(name).prompt)) for name, count in agents.items() if name in registry
+    )
+
+
+def _cost(turns: Sequence[RecordedTurn], registry: Registry, options: BacktestOptions) -> Cost:
+    """The estimate for these turns: each is answered once, with a baseline twice, and some are confirmed."""
+    tokens = sum(int(turn.usage.get("input", 0)) + int(turn.usage.get("output", 0)) for turn in turns)
+    cost = sum(float(turn.usage.get("cost") or 0.0) for turn in turns)
+    once = len(turns) * (2 if "baseline" in options else 1)
+    once += _ablations(turns, registry) if options.get("ablate") else 0
+    most = once + (2 * TIMES * min(len(turns), GROUPS * TASKS) if "confirm" in options else 0)
+    share = most / max(len(turns), 1)
+    return Cost(once, most, round(tokens * share), cost * share)
+
+
+async def _confirmed(
+    made: Backtest,
+    new: Setup,
+    old: Setup,
+    recording: Recording,
+    turns: Sequence[RecordedTurn],
+    options: BacktestOptions,
+) -> Confirmation:
+    """Answer tasks of each group of differences again, by either agents."""
+    groups = choose(made.groups)
+    ids = {task.task_id for _, _, tasks in groups for task in tasks}
+    again = [turn for turn in turns if turn.task.task_id in ids]
+    on_progress, done = options.get("on_progress", _ignore), 0
+    passes: tuple[list[list[TaskReport]], list[list[TaskReport]]] = ([], [])
+    for _ in range(TIMES if again else 0):
+        for found, setup in zip(passes, (new, old), strict=True):
+            found.append(await _tasks(setup, recording, again, {**options, "on_progress": _ignore}))
+            on_progress(done := done + len(again), 2 * TIMES * len(again))
+    return confirm(groups, *passes)
+
+
+def _changes(setup: Setup, turns: Sequence[RecordedTurn]) -> dict[str, list[str]]:
+    """What differs in the definitions of these turns' agents, where the old ones are known, or their file still is."""
+    found: dict[str, list[str]] = {}
+    for task in {turn.task.agent_id: turn.task for turn in turns}.values():
+        new, old = setup.registry.get(task.agent_id), setup.unchanged
+        if old is None and task.agents_file and Path(task.agents_file).is_file():
+            with suppress(SegueError):
+                old = Registry(load_agents(task.agents_file)).versions(task.agent_id).get(task.agent_version or "")
+        before = old.get(task.agent_id) if old else None
+        if old and before and new:
+            tools = old.tools_for(before).values(), setup.registry.tools_for(new).values()
+            if changes := definition_changes(before, new, *tools):
+                found[task.agent_id] = changes
+    return found
 
 
 def _models(setup: Setup, turns: Sequence[RecordedTurn]) -> dict[str, bool]:
@@ -428,7 +595,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
     """The decisions of a turn, of which the worst is the task's; None where it has none that can be made anew."""
     if setup.registry.get(recorded.task.agent_id) is None:
         return await _turn(setup, recorded)
-    made = [await decided_anew(setup, recorded, step) async for step in steps_of(recording, recorded)]
+    made = [await decide_again(setup, recorded, step) async for step in steps_of(recording, recorded)]
     if not made:
         recording.skipped[recorded.task.task_id] = "no_steps"
         return None
@@ -484,6 +651,7 @@ def _report(
         difference=difference,
         effects=effects,
         message=recorded.turn.message,
+        recorded=dict(Counter(call.name for call in then.calls)),
         answers=(then.answer, now.answer if now else ""),
         cost=Sides(then.usage.get("cost"), now.usage.get("cost") if now else None),
         tokens=Sides(_tokens(then), _tokens(now) if now else None),
@@ -541,6 +709,19 @@ def notes(made: Backtest, language: str) -> list[str]:
     found += [say("recorded_replies") if model == RECORDED else say("no_prompt", model=model) for model in blind]
     if made.coverage is not None:
         found.append(say("coverage", share=f"{made.coverage:.0%}"))
+    found += [say("static_changes", agent=agent, changes=listed(changes)) for agent, changes in made.changes.items()]
+    if made.untried:
+        found.append(say("untried", tools=listed(made.untried)))
+    found += [say("unused", agent=agent, sentences=" · ".join(unused)) for agent, unused in made.unused.items()]
+    if made.tools:
+        by_tool = sorted(made.tools.items(), key=lambda tool: (-tool[1], tool[0]))
+        found.append(say("calls_per_tool", tools=", ".join(f"{name} {count}" for name, count in by_tool)))
+    for kind, tool, tasks in made.groups:
+        if len(tasks) > 1:
+            example = shortened(tasks[0].message, MESSAGE_CHARS)
+            found.append(say(f"group_{kind}", n=len(tasks), tool=tool, example=example))
+    if made.confirmation:
+        found += [each.describe(language) for each in made.confirmation.all]
     if made.stand_ins:
         found.append(say("stood_in", n=made.stand_ins))
     if change := made.success:

@@ -35,10 +35,11 @@ from ...nodes.chat import AUTO, ModeGraph
 from ...nodes.context import NodeContext, as_json
 from ...nodes.conversation import read_config
 from ...nodes.participants import api_of, bot_setting
+from ...nodes.permission import all_arguments
 from ...prompts.catalogue import phrase, render, sentence_of
 from ...registry import Registry, services_of
+from ...runtime.modes import chat_graph
 from ...runtime.run import (
-    chat_graph,
     config_of,
     question_of,
     recursion_limit,
@@ -234,7 +235,8 @@ class Setup:
     def mode_of(self, recorded: RecordedTurn) -> str:
         """The mode of a task: the one that its agent has now, where it had that of its agent as it was."""
         before = self.unchanged.get(recorded.task.agent_id) if self.unchanged else None
-        return self.agent(recorded).mode if before and before.mode == recorded.task.mode else recorded.task.mode
+        known = recorded.agent_mode or (before.mode if before else None)
+        return self.agent(recorded).mode if known == recorded.task.mode else recorded.task.mode
 
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -597,9 +599,27 @@ class TurnRun:
 
     def _verdict(self, call: Json) -> Json:
         """What was decided about this call; one that nobody was asked about then is approved, since it does not run."""
-        verdict = self._verdicts.get(asked_of({"calls": [call]}), {"verdict": "approve"})
+        verdict = self._verdicts.get(asked_of({"calls": [call]})) or self._verdict_apart_from_defaults(call)
         dropped = ("always", "only", "flow") if ApprovalTerms.of(call).each_call else ()
         return {name: value for name, value in verdict.items() if name not in dropped}
+
+    def _verdict_apart_from_defaults(self, call: Json) -> Json:
+        """What was decided about the call with the same given arguments, where its tool has other defaults now."""
+        name = call["name"]
+        given = _given(call["arguments"], self._tools.get(name))
+        then = self._setup.tools_then(self._recorded).get(name)
+        for line, verdict in self._verdicts.items():
+            if line.startswith(f"{name}("):
+                known = json.loads(line[len(name) + 1 : -1])
+                if given in (_given(known, then), _given(known, self._tools.get(name))):
+                    return verdict
+        return {"verdict": "approve"}
+
+
+def _given(arguments: Json, tool: Tool | None) -> Json:
+    """The arguments that are not the tool's defaults."""
+    defaults = all_arguments({}, tool) if tool else {}
+    return {name: value for name, value in arguments.items() if name not in defaults or defaults[name] != value}
 
 
 def _verdicts(answer: Answer) -> Iterator[tuple[str, Json]]:
@@ -648,7 +668,7 @@ async def steps_of(recording: Recording, recorded: RecordedTurn) -> AsyncIterato
                 yield RecordedStep(action, state)
 
 
-async def decided_anew(setup: Setup, recorded: RecordedTurn, step: RecordedStep) -> StepReport:
+async def decide_again(setup: Setup, recorded: RecordedTurn, step: RecordedStep) -> StepReport:
     """What the agent decides now in a recorded state; no call is carried out."""
     tools = setup.tools(recorded)
     then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded), recorded)

@@ -152,9 +152,13 @@ class ServedTool(Record):
 
 
 class Cassette(Record):
-    """A session. `messages` is its history in OpenAI's format, `served` the tools of each agent's MCP servers."""
+    """A session. `messages` is its history in OpenAI's format, `served` the tools of each agent's MCP servers.
+
+    A replay compares the requests to the model, too; where `level` is `calls`, only calls, questions and outcomes.
+    """
 
     version: Literal[1] = VERSION
+    level: Literal["requests", "calls"] = "requests"
     session: str
     served: dict[str, tuple[ServedTool, ...]] = {}
     turns: tuple[Turn, ...]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ...app import App
 from ...core.calls import CallResult, CallStatus
@@ -37,7 +37,9 @@ async def read_session(app: App, session_id: str) -> Cassette:
     return Cassette(
         session=session_id,
         served={name: served for name in sorted(agents) if (served := await _served(app, name))},
-        turns=tuple(turn_of(trace, named=_names_model(app, trace)) for trace in traces),
+        turns=tuple(
+            turn_of(trace, named=(app.agents.agent(trace.task.agent_id).model is not None)) for trace in traces
+        ),
         messages=tuple(await app.history(session_id)),
     )
 
@@ -104,11 +106,6 @@ async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
         )
         for name in names
     )
-
-
-def _names_model(app: App, trace: TaskTrace) -> bool:
-    """Whether the task's model was asked for by name, and not chosen by the environment."""
-    return app.agents.agent(trace.task.agent_id).model is not None
 
 
 def turn_of(trace: TaskTrace, *, named: bool = False) -> Turn:
@@ -201,11 +198,18 @@ def _verdicts(event: ApprovalGiven) -> list[Json]:
     ]
 
 
-async def record(app: App, session_id: str, *, redact: Sequence[str] = (), language: Language = "en") -> Cassette:
+async def record(
+    app: App,
+    session_id: str,
+    *,
+    redact: Sequence[str] = (),
+    level: Literal["requests", "calls"] = "requests",
+    language: Language = "en",
+) -> Cassette:
     """The session as a cassette; its replay with the app's agents shows that it is complete, and gives the requests.
 
     The values of the fields `redact`, of arguments and results, are replaced wherever they occur. Of a fork the
-    requests are those of the replay: its own were sent under other ids.
+    requests are those of the replay: its own were sent under other ids. `level` is that of the cassette.
 
     Raises:
         UnknownThread, UnknownAgent, DamagedSession.
@@ -214,12 +218,13 @@ async def record(app: App, session_id: str, *, redact: Sequence[str] = (), langu
     """
     stored, compare = await read_session(app, session_id), not await _forked(app, session_id)
     cassette = await _replayed(app, stored, language, compare=compare)
-    return await _replayed(app, redacted(cassette, redact), language, compare=False) if redact else cassette
+    made = await _replayed(app, redacted(cassette, redact), language, compare=False) if redact else cassette
+    return made.model_copy(update={"level": level})
 
 
 async def _replayed(app: App, cassette: Cassette, language: Language, *, compare: bool) -> Cassette:
-    examples = Registry()
-    own = [agent for agent in app.agents.values() if agent != examples.get(agent.agent_id)]
+    given = [*app.agents.values()]
+    own = [] if given == [*Registry().values()] else given
     made = await replay(cassette, agents=own, modes=app.own_modes, compare=compare)
     if made.difference:
         raise TaskError(

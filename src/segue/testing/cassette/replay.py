@@ -63,10 +63,10 @@ async def replay(
 ) -> Replay:
     """Run the session's messages through the agents as they are now.
 
-    No model is called and no tool runs, and the first difference from the recording ends it; without `compare`,
-    requests may differ. From the turn `live_from` on, the agent continues live: its model is called (`model` takes the
-    place of its own), and tools run from the first call on that was not recorded; `on_call` is called with each. The
-    session is kept in `database`.
+    No model is called and no tool runs, and the first difference from the recording ends it; without `compare`, or
+    where the cassette's level is `calls`, requests may differ. From the turn `live_from` on, the agent continues live:
+    its model is called (`model` takes the place of its own), and tools run from the first call on that was not
+    recorded; `on_call` is called with each. The session is kept in `database`.
 
     Raises:
         ConfigurationError: there is no such turn.
@@ -77,7 +77,7 @@ async def replay(
         raise ConfigurationError(
             "There is no turn {turn}: the cassette has turns 1 to {turns}.", turn=live_from, turns=len(cassette.turns)
         )
-    tape = Tape(cassette, live_from=live_from, compare=compare)
+    tape = Tape(cassette, live_from=live_from, compare=compare and cassette.level == "requests")
     tape.on_call = on_call
     with TemporaryDirectory(prefix="segue-memory-") as memory:
         app = await open_app(database, agents, modes, memory=memory, registry=ReplayRegistry(tape))
@@ -137,7 +137,7 @@ class _Player:
         row, run = await tasks.start(request)
         while True:
             await self._until_stopped(run, row.task_id)
-            task = await tasks.get(row.task_id)
+            task = await self._app.task(row.task_id)
             if task.status != TaskStatus.WAITING:
                 return task
             if answer := self._tape.answer_to(await self._app.question(task.task_id)):
@@ -247,7 +247,7 @@ class RecordedExecutor:
     async def execute(self, execution: Execution) -> CallResult:
         if execution.claim.state != "interrupted":
             result = await self._results.result_of(execution.name, execution.arguments)
-            if result is not None:
+            if result is not None and (execution.tool is not None or not CallResult.of(result).success):
                 return CallResult.of(result)
         return await self._other.execute(execution)
 

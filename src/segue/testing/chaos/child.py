@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import gc
+import io
 import json
 import os
 import sys
@@ -64,7 +66,8 @@ class Orders:
 
     `fault` befalls the call `label`: see `faults`. `steps`: it stops before and after each call, `lines`: before each
     of so many lines of a call. `undo`: at the end it undoes what can be undone, and stops around each. `unknown`: the
-    call counts as interrupted. The hosts `refused` are never reached.
+    call counts as interrupted. `again`: an interrupted call is made again, whatever its marks. The hosts `refused` are
+    never reached.
     """
 
     folder: str
@@ -78,6 +81,7 @@ class Orders:
     steps: bool = False
     lines: int = 0
     undo: bool = False
+    again: bool = False
     refused: Sequence[str] = ()
 
 
@@ -93,6 +97,10 @@ def carry_on(given: Mapping[str, Any]) -> None:
     sys.path.insert(0, os.getcwd())
     write = Path(orders.folder, OUT).write_text
     write(json.dumps(asyncio.run(_Talk(orders).go_on())), encoding="utf-8")
+    for kept in gc.get_objects():  # a process that is not killed writes what its open files still hold
+        if issubclass(type(kept), io.IOBase):
+            with suppress(OSError, ValueError):
+                kept.flush()
 
 
 class ChaosRegistry(Registry):
@@ -163,6 +171,8 @@ class FaultyLedger:
             self.executor.reach(self.executor.label(key, known[0]["name"]), *AFTER_CALL)
         await self.real.settle(key, outcome, synced=synced)
         self.executor.journal.write("outcome", key=_text(key), outcome=dict(outcome))
+        if known:
+            self.executor.reach(self.executor.label(key, known[0]["name"]), "kill-after-outcome")
 
     async def withdraw(self, key: CallKey) -> None:
         await self.real.withdraw(key)
@@ -230,7 +240,11 @@ class FaultyExecutor:
         if self.orders.steps:
             stop()
         faulty = FaultyTool(tool, self, label)
-        result = await self.real.execute(replace(execution, tools={**execution.tools, tool.name: faulty}))
+        faulted = replace(execution, tools={**execution.tools, tool.name: faulty})
+        result = await self.real.execute(faulted)
+        if self.orders.again and self.orders.label == label:
+            repeated = await self.real.execute(replace(faulted, claim=Claim("fresh")))
+            self.journal.write("again", label=label, result=repeated.json())
         self.journal.write("end", label=label, result=result.json(), hosts=self.network.seen, hung=self.network.hung)
         if self.orders.steps:
             stop()
@@ -288,7 +302,10 @@ class FaultyTool(Marked):
                 network.refused, network.silent, network.reset = "", False, False
                 about = {"hosts": network.seen, "hung": network.hung, "writes": files.written}
                 journal.write("ran", label=self._label, lines=lines.count, calling=lines.calling, **about)
-            journal.write("value", label=self._label, value=json_value(value), key=current_call.get().idempotency_key)
+            plain, key = json_value(value), current_call.get().idempotency_key
+            shown = json.dumps(plain, ensure_ascii=False)
+            left = [path for path in files.left() if Path(path).name not in shown]  # what is handed over stays
+            journal.write("value", label=self._label, value=plain, key=key, left=left)
         return value
 
     def _times(self) -> int:
@@ -392,7 +409,7 @@ class _Talk:
             await _ended(run)
         else:
             self._skip(project(await app.tasks.events(task.task_id)).model_calls)
-        while not (task := await app.tasks.get(task.task_id)).is_over:
+        while not (task := await app.task(task.task_id)).is_over:
             if task.status == TaskStatus.ERROR:
                 await app.cancel(task.task_id)
                 return

@@ -1,6 +1,7 @@
 """What a run's database says of its calls, read without Segue."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -9,6 +10,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
+_FAILS = re.compile(r"\s*(error|failed|failure|错误|失败)\s*[:：]", re.IGNORECASE)
 _PARSED = ("arguments", "outcome", "result")
 
 
@@ -35,3 +37,26 @@ def calls(database: Path) -> dict[str, Row]:
 def is_unknown(outcome: Mapping[str, Any] | None) -> bool:
     """Whether a call is flagged: it may or may not have taken effect."""
     return bool((outcome or {}).get("unknown_outcome"))
+
+
+def error_in(outcome: Mapping[str, Any] | None) -> str:
+    """The error of a call, raised or returned as its result; empty where it succeeded or is flagged."""
+    if not outcome or is_unknown(outcome):
+        return ""
+    if "error" in outcome:
+        return str(outcome["error"]) or "error"
+    value = outcome.get("success")
+    if isinstance(value, str):
+        if _FAILS.match(value):
+            return value
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return ""
+    if not isinstance(value, dict):
+        return ""
+    failed = (
+        value.get("error") or value.get("errors") or str(value.get("status")).lower() in ("error", "failed", "failure")
+    )
+    failed = failed or any(value.get(name) is False for name in ("ok", "success"))
+    return json.dumps(value, ensure_ascii=False) if failed else ""

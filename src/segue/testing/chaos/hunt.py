@@ -38,9 +38,13 @@ NOTHING = Change()
 
 
 class CarryOut(Protocol):
-    """Carries a run out; with `check` it measures when an effect lands after the check's answer."""
+    """Carries a run out.
 
-    def __call__(self, planned: Planned, *, check: bool = False) -> Run: ...
+    With `check` it measures when an effect lands after the check's answer; with `again` the call that was interrupted
+    is made again at the end.
+    """
+
+    def __call__(self, planned: Planned, *, check: bool = False, again: bool = False) -> Run: ...
 
 
 class Judge:
@@ -54,6 +58,7 @@ class Judge:
         self._undisturbed: list[Run] = []
         self._unknown: dict[str, Run] = {}
         self._is_broken = False
+        self._idle: set[str] = set()
         self._lock = threading.RLock()
 
     def learn(self, undisturbed: Run) -> None:
@@ -70,9 +75,19 @@ class Judge:
             return
         if self._tools[step.name].read_only:
             yield self._finding(run, "writes_although_read_only", "read_only_writes", change, journal)
-        if "error" in step.result and not evidence.is_unknown(step.result):
-            error = repr(step.result["error"])
-            yield self._finding(run, "hidden_effect", "fails_with_effect", change, journal, error=error)
+        if error := evidence.error_in(step.result):
+            sentence = _failing(step.result)
+            yield self._finding(run, "hidden_effect", sentence, change, journal, error=repr(error))
+
+    def without_effect(self, steps: Sequence[Step], journal: list[Json]) -> Iterator[Finding]:
+        """The tools that report success, and none of whose calls changed the world."""
+        effects = [step for step in steps if step.name in self._tools and not self._tools[step.name].read_only]
+        changing = {step.name for step in effects if not is_same(step.before, step.after)}
+        for step in effects:
+            if step.name not in changing and "success" in step.result and not evidence.error_in(step.result):
+                self._idle.add(step.name)
+                run, said = Planned(step.label, "none"), json.dumps(step.result["success"], ensure_ascii=False)[:200]
+                yield self._finding(run, "no_effect", "changed_no_world", NOTHING, journal, said=said)
 
     def of_run(self, planned: Planned, run: Run) -> Iterator[Finding]:
         """What the run shows."""
@@ -90,6 +105,10 @@ class Judge:
                 yield self._finding(planned, "not_idempotent", "ran_at_once", change, run.journal)
         elif planned.fault in ("timeout", "slow", "refuse", "reset", "disk", "exception"):
             yield from self._hidden(planned, run)
+        elif planned.fault == "kill-after-outcome" and self._is_effect(planned.label, change.missing):
+            yield self._finding(planned, "no_effect", "effect_is_lost", change, run.journal)
+        elif planned.fault.startswith("kill") and self._is_left(planned.label, run, change):
+            yield from self._left(planned, run, change)
         elif change and (repeated or (change.missing and run.of("check", planned.label))):
             yield from self._repeated(planned, run, change)
         elif change:
@@ -145,13 +164,48 @@ class Judge:
                 self._unknown[label] = self._carry_out(Planned(label, "unknown"))
             return self._unknown[label]
 
+    def _paths(self, label: str) -> set[str]:
+        """Where the call's effect is in the world."""
+        effect = Change.between(self._items(self._without(label)), self._items(self._undisturbed[-1]))
+        return {path for path, _, _ in (*effect.missing, *effect.extra)}
+
+    def _is_effect(self, label: str, rows: Sequence[tuple[str, str, int]]) -> bool:
+        """Whether some of the rows are where the call's effect is."""
+        return bool(rows) and not self._paths(label).isdisjoint(path for path, _, _ in rows)
+
+    def _is_left(self, label: str, run: Run, change: Change) -> bool:
+        """Whether what is there besides is neither the effect nor a part of it."""
+        fails = bool(evidence.error_in(run.outcome(label)))
+        is_whole = not change.missing or fails
+        return bool(change.extra) and is_whole and not self._is_effect(label, change.extra)
+
+    def _left(self, planned: Planned, run: Run, change: Change) -> Iterator[Finding]:
+        """What a killed call left, with the error of the call where it is made again."""
+        error = evidence.error_in(run.outcome(planned.label))
+        if run.is_unknown(planned.label):
+            again = self._carry_out(planned, again=True).of("again", planned.label)
+            error = evidence.error_in(again[-1]["result"]) if again else ""
+        sentence = "left_and_fails" if error else "left_after_kill"
+        yield self._finding(planned, "left_behind", sentence, change, run.journal, error=repr(error))
+
     def _duplicated(self, planned: Planned, run: Run, change: Change) -> Iterator[Finding]:
         tool, values = self._tools[planned.tool], run.of("value", planned.label)
+        seen = json.dumps(run.after, ensure_ascii=False)
+        left = [line["left"][0] for line in values if line["left"] and Path(line["left"][0]).name not in seen]
+        if len(left) > 1 and len(left) == len(values):
+            about = {"n": len(left), "file": left[0]}
+            yield self._finding(planned, "left_behind", "left_files", NOTHING, run.journal, **about)
         if tool.idempotent and change:
             yield self._finding(planned, "not_idempotent", "ran_twice", change, run.journal)
         elif tool.idempotent:
             yield from self._results(planned, run)
-        elif not change and len(values) > 1 and "success" in (run.outcome(planned.label) or {}):
+        elif (
+            not left
+            and planned.tool not in self._idle
+            and not change
+            and len(values) > 1
+            and "success" in (run.outcome(planned.label) or {})
+        ):
             count = len(values) - 1
             yield self._finding(planned, "could_be_idempotent", "changed_nothing", NOTHING, run.journal, n=count)
 
@@ -187,13 +241,18 @@ class Judge:
     def _hidden(self, planned: Planned, run: Run) -> Iterator[Finding]:
         """A call that counts as failed, though the world changed as it would have."""
         outcome, tool = run.outcome(planned.label) or {}, self._tools[planned.tool]
-        if "error" not in outcome or run.is_unknown(planned.label):
+        error = evidence.error_in(outcome)
+        if not error:
             return
         if planned.fault in ("timeout", "slow", "hang", "reset") and tool.idempotent:
             return
-        if change := Change.between(self._items(self._without(planned.label)), self._items(run)):
-            error = repr(outcome["error"])
-            yield self._finding(planned, "hidden_effect", "fails_with_effect", change, run.journal, error=error)
+        without = self._items(self._without(planned.label))
+        change, whole = (
+            Change.between(without, self._items(run)),
+            Change.between(without, self._items(self._undisturbed[-1])),
+        )
+        if change and not (change.is_hollow and not whole.is_hollow):  # an empty file without what belongs into it
+            yield self._finding(planned, "hidden_effect", _failing(outcome), change, run.journal, error=repr(error))
 
     def _finding(
         self, planned: Planned, kind: str, sentence: str, change: Change, journal: Any, **slots: object
@@ -201,6 +260,11 @@ class Judge:
         run = str(planned)
         repeat = f"{self._command} --repeat {shlex.quote(run)}"
         return Finding(planned.tool, kind, planned.fault, run, sentence, slots, change, tuple(journal), repeat)
+
+
+def _failing(outcome: Json) -> str:
+    """The sentence about a call that says it failed, and has an effect."""
+    return "fails_with_effect" if "error" in outcome else "returns_error_with_effect"
 
 
 def _breaking(steps: Sequence[Step], run: Run) -> str:
@@ -394,6 +458,7 @@ class Hunt:
         self._judge.learn(again := self._carried_out(Planned("", "")))
         for step in self._steps.values():
             yield from self._judge.of_step(step, namespace, [*whole.journal])
+        yield from self._judge.without_effect([*self._steps.values()], [*whole.journal])
         yield from self._judge.undisturbed([*self._steps.values()], whole, again)
 
     @property
@@ -423,10 +488,10 @@ class Hunt:
                 last = now
                 os.kill(pid, signal.SIGCONT)
 
-    def _carried_out(self, planned: Planned, *, check: bool = False) -> Run:
+    def _carried_out(self, planned: Planned, *, check: bool = False, again: bool = False) -> Run:
         """Run children until one comes to the end of the session."""
         name = str(planned) or "undisturbed"
-        with self._prepared(name, asdict(planned)) as (zygote, world, namespace, orders):
+        with self._prepared(name, {**asdict(planned), "again": again}) as (zygote, world, namespace, orders):
             folder, before, landing = Path(orders["folder"]), world.snapshot(), None
             for _ in range(CHILDREN):
                 pid = zygote.fork(orders)
@@ -505,7 +570,7 @@ def _log(folder: Path) -> str:
 # A hunt's report: JSON, Markdown, and one page of HTML that loads nothing.
 
 TEMPLATES = Path(__file__).parent / "templates"
-_LEFT_OUT = ("moment", "at", "label", "name", "key", "lines", "hosts", "hung", "writes")
+_LEFT_OUT = ("moment", "at", "label", "name", "key", "lines", "hosts", "hung", "writes", "left")
 
 
 def write_report(made: Hunted, folder: Path, language: str = "en") -> list[Path]:

@@ -26,6 +26,8 @@ KINDS = (
     "result_differs",
     "no_timeout",
     "hidden_effect",
+    "no_effect",
+    "left_behind",
     "invariant",
 )
 ADVICE = "could_be_idempotent"

@@ -26,7 +26,6 @@ from typing import Any, Self
 from ...core.calls import Tool
 from ...core.records import Json
 from ...tools.bound_tool import NOT_DONE, BoundTool, Marked, run_in_thread
-from .world import is_same
 
 # The clock of a process, moved: what Python code sees as the time and the date.
 
@@ -214,6 +213,7 @@ class Files:
         self.written = False
         self.is_lost: ContextVar[bool] = ContextVar("is_lost", default=False)
         self.was_asked = False
+        self._made: list[str] = []
 
     def install(self) -> None:
         """From now on, notice each file that is opened for writing."""
@@ -222,6 +222,8 @@ class Files:
     def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "sqlite3.connect" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
             self.written = True
+        if event in ("tempfile.mkstemp", "tempfile.mkdtemp"):
+            self._made.append(str(arguments[0]))
         if event == "sqlite3.connect" and self.is_lost.get():
             self.was_asked = True
             raise sqlite3.OperationalError("unable to open database file")
@@ -231,11 +233,15 @@ class Files:
         """Watch a call, at whose end there is room again."""
         import resource
 
-        self.written, limits = False, resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.written, self._made, limits = False, [], resource.getrlimit(resource.RLIMIT_FSIZE)
         try:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    def left(self) -> list[str]:
+        """The temporary files and folders of the call that are still there."""
+        return [path for path in self._made if os.path.exists(path)]
 
     def fill(self) -> None:
         """Let every further write fail, as on a full disk."""
@@ -442,10 +448,8 @@ def planned(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[s
 def notes(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[str]) -> dict[str, list[str]]:
     """What cannot be tried: the ids of sentences, with the tools that they are about."""
     effects = [step for step in steps if step.name in tools and not tools[step.name].read_only]
-    changing = {step.name for step in effects if not is_same(step.before, step.after)}
     found = {
         "note_lines": {step.name: None for step in effects if not step.lines},
-        "note_unchanged": {s.name: None for s in effects if s.name not in changing and "success" in s.result},
     }
     if "clock" in faults and not can_move():
         found["note_clock"] = {step.name: None for step in effects}
@@ -466,7 +470,9 @@ def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterat
 
 def _of_effect(step: Step, tool: Tool, faults: Sequence[str], chance: random.Random) -> Iterator[Planned]:
     if "kill" in faults:
-        yield from (Planned(step.label, f"kill-{at}") for at in ("before-intent", "before-call", "after-call"))
+        yield from (
+            Planned(step.label, f"kill-{at}") for at in ("before-intent", "before-call", "after-call", "after-outcome")
+        )
         yield from (Planned(step.label, "kill-line", at) for at in _lines(step, chance))
     if "timeout" in faults and getattr(tool, "synchronous", False) and step.lines > 1:
         yield Planned(step.label, "timeout", step.lines)

@@ -102,7 +102,9 @@ def _turn(said: Sequence[Utterance], agent: Agent, language: str) -> Turn:
         mode=MODE,
         language="zh" if language == "zh" else "en",
         created_at=0.0,
-        model_calls=tuple(_model_call(reply) for reply in replies),
+        model_calls=tuple(
+            ModelCall(purpose="decide", model="script", at=0.0, digest="", reply=reply) for reply in replies
+        ),
         tool_calls=tuple(ToolCall(name=one.action, arguments=one.action_input, at=0.0) for one in calls),
         status="done",
     )
@@ -112,10 +114,6 @@ def _replies(said: Sequence[Utterance], reply: Callable[[Utterance], Reply]) -> 
     """The bot's calls, and its answer."""
     yield from (reply(one) for one in said if one.is_action)
     yield reply(next(one for one in reversed(said) if _is_answer(one)))
-
-
-def _model_call(reply: Reply) -> ModelCall:
-    return ModelCall(purpose="decide", model="script", at=0.0, digest="", reply=reply)
 
 
 def _native(said: Utterance) -> Reply:
@@ -373,6 +371,11 @@ class Change:
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.extra)
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether nothing but empty objects and lists is there besides, and nothing is missing."""
+        return not self.missing and all(text in (_OBJECT, _LIST) for _, text, _ in self.extra)
 
     def described(self, language: str = "en") -> str:
         """The difference in words: at most three of each."""

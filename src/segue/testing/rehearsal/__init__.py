@@ -20,6 +20,8 @@ from ...core.conversation import (
     Utterance,
     load_config,
 )
+from .main_bot import MainBot
+from .reference import differences
 from .simulate import converse, load_conversation, read_log, start_conversation, write_log
 
 register_user = REGISTERED.users.register
@@ -38,6 +40,7 @@ __all__ = [
     "ConversationConfig",
     "EndReason",
     "Ending",
+    "MainBot",
     "Participant",
     "Role",
     "Setting",
@@ -45,6 +48,7 @@ __all__ = [
     "UserOutput",
     "Utterance",
     "converse",
+    "differences",
     "load_config",
     "load_conversation",
     "read_log",

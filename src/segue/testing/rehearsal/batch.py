@@ -122,6 +122,11 @@ def batch_of(config: ConversationConfig, *, n: int, workers: int = 1, agents: st
     for mode in (config.user_mode, config.bot_mode):
         if mode in PEOPLE:
             raise ConfigurationError("{mode} is a person, who cannot take part in a batch: leave out --n.", mode=mode)
+    if config.workflows or config.reference:
+        raise ConfigurationError(
+            "A batch rehearses one workflow, without a reference: run one batch for each workflow, or leave out --n to "
+            "rehearse `workflows` or a `reference` in one conversation."
+        )
     if config.workflow and not config.scenario:
         names = tuple(scenario.name for scenario in load_scenarios(config.workflow))
     else:

@@ -16,7 +16,7 @@ from ...core.errors import ConfigurationError, UnreadableReply
 from ...core.json import object_schema
 from ...core.models import Model, ModelRequest
 from ...models.transcript import whole_reply
-from ...nodes.model_call import refuse_unreadable
+from ...nodes.model_call import MOST_ASKS, refuse_unreadable
 from ...prompts.catalogue import phrase, render
 from ...registry import Registry
 from .backends import find_backend
@@ -42,7 +42,6 @@ from .workflow import Scenario, Slot, Workflow
 
 T = TypeVar("T")
 PARTIES = ("agent", "user", "tool")
-ATTEMPTS = 3
 _REPLY = object_schema(
     *("reason", "success", "party", "turn"),
     reason={"type": "string"},
@@ -115,7 +114,8 @@ async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str,
         conversation = read_log(file)
         if conversation.ending:
             verdicts[planned.conversation_id] = await judge_one(judge, conversation)
-            _write(_file(folder, model), verdicts)
+            forms = {name: asdict(verdict) for name, verdict in verdicts.items()}
+            replace_text(_file(folder, model), json.dumps(forms, ensure_ascii=False, indent=2) + "\n")
     return verdicts
 
 
@@ -139,7 +139,7 @@ async def ask_judge(
         UnreadableReply: no attempt could be read.
     """
     messages, why = [*request.messages], ""
-    for _ in range(ATTEMPTS):
+    for _ in range(MOST_ASKS):
         reply = await whole_reply(judge, replace(request, messages=messages))
         try:
             refuse_unreadable(reply)
@@ -187,11 +187,6 @@ def _read(text: str) -> Verdict:
 def _file(folder: Path, model: str) -> Path:
     name = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in model)
     return folder / "verdicts" / f"{name}.json"
-
-
-def _write(file: Path, verdicts: Mapping[str, Verdict]) -> None:
-    forms = {name: asdict(verdict) for name, verdict in verdicts.items()}
-    replace_text(file, json.dumps(forms, ensure_ascii=False, indent=2) + "\n")
 
 
 # Outcomes of a batch's conversations, and the party that each failure is attributed to.

@@ -2,8 +2,9 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from random import Random
@@ -53,6 +54,7 @@ from .workflow import (
 # Workflows and scenarios from files, each error with its file, line and field.
 
 _FENCE = "---"
+_DEEPEST = 50
 _TIMESTAMP, _BOOL = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"
 
 
@@ -105,24 +107,34 @@ def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node | None, y
     return None, None
 
 
-def read_document(path: Path) -> Document:
-    """Read a `.yaml` file, or Markdown whose front matter is YAML.
+def read_document(path: Path, text: str | None = None) -> Document:
+    """Read a `.yaml` file, or Markdown whose front matter is YAML; a `text` is read in place of the file's.
 
     Raises:
-        InvalidWorkflow: it cannot be read, is not valid YAML, or names a key twice.
+        InvalidWorkflow: it cannot be read, is not valid YAML, has an alias, or names a key twice.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig") if text is None else text
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidWorkflow(path.name, 1, "", "the file cannot be read ({error})", error=error) from None
     front, body, offset = (text, "", 0) if path.suffix in (".yaml", ".yml") else _front_matter(path.name, text)
+    depth = 0
     try:
+        for event in yaml.parse(front, Loader=_Loader):  # a few aliases can stand for more than any memory holds
+            line = (event.start_mark.line if event.start_mark else 0) + 1 + offset
+            if isinstance(event, yaml.AliasEvent):
+                reason = "an alias (*{name}) cannot be used: write it out"
+                raise InvalidWorkflow(path.name, line, "", reason, name=event.anchor)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                reason = "lists and mappings can be nested {n} deep at most"
+                raise InvalidWorkflow(path.name, line, "", reason, n=_DEEPEST)
         tree = yaml.compose(front, Loader=_Loader)
         value = yaml.load(front, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = (error.problem_mark.line + 1 if error.problem_mark else 1) + offset
         raise InvalidWorkflow(path.name, line, "", "this is not valid YAML: {error}", error=error.problem) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:  # the others of !!bool x, !!timestamp x
         raise InvalidWorkflow(path.name, 1, "", "this is not valid YAML: {error}", error=error) from None
     document = Document(path.name, value, body, tree, offset)
     _refuse_repeated_keys(document, tree, ())
@@ -203,6 +215,8 @@ def _read(path: Path, _changed: int) -> Workflow:
             ) from None
     for at, reason, values in workflow.faults():
         raise document.fault(at, reason, **values)
+    if ":" in workflow.backend and str(path.resolve().parent) not in sys.path:  # its module may be beside the file
+        sys.path.append(str(path.resolve().parent))
     return workflow
 
 
@@ -382,7 +396,8 @@ class PersonaUser:
         random = Random(f"{self._seed}/{len(conversation.utterances)}")
         replies = [u.text for u in conversation.utterances if u.role is Role.BOT and not u.is_action]
         if not replies:
-            return self._opening(random)
+            volunteered = (self._answer(name, 0, random) for name in self._persona.volunteers)
+            return " ".join([random.choice(self._persona.opening), *volunteered])
         asked = self._asked(replies[-1])
         if not asked:
             return self._reply_to_other(replies, random)
@@ -390,10 +405,6 @@ class PersonaUser:
         if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
             return self._end_unanswered()
         return " ".join(self._answer(name, earlier.count(name), random) for name in asked)
-
-    def _opening(self, random: Random) -> str:
-        opening = random.choice(self._persona.opening)
-        return " ".join([opening, *(self._answer(name, 0, random) for name in self._persona.volunteers)])
 
     def _reply_to_other(self, replies: list[str], random: Random) -> str:
         """To a question that it does not understand, what it wants; to a statement the next request, or the end.
@@ -516,17 +527,55 @@ def workflow_of(config: ConversationConfig) -> Workflow:
     return load_workflow(config.workflow)
 
 
+def workflows_of(config: ConversationConfig) -> list[Workflow]:
+    """The workflow of a conversation, and the further ones.
+
+    Raises:
+        ConfigurationError: none is named, one is not valid, or two of them have an API or a name in common.
+    """
+    found = [workflow_of(config), *map(load_workflow, config.workflows)]
+    owners: dict[str, str] = {}
+    for workflow in found:
+        if workflow.language != found[0].language:
+            raise ConfigurationError(
+                "The workflows {one} and {other} are in different languages: name those of one language.",
+                one=found[0].name,
+                other=workflow.name,
+            )
+        for name in (workflow.name, *workflow.apis):
+            if name in owners:
+                raise ConfigurationError(
+                    "The workflows {one} and {other} both have the name {name}: rename one.",
+                    one=owners[name],
+                    other=workflow.name,
+                    name=name,
+                )
+            owners[name] = workflow.name
+    return found
+
+
 class RuleUser:
-    """Says what the scenario's persona knows; deterministic."""
+    """Says what the scenario's persona knows, then what a persona of each further workflow does; deterministic."""
 
     def __init__(self, setting: Setting) -> None:
-        config = setting.config
-        workflow = workflow_of(config)
-        persona = find_scenario(config.workflow, config.scenario).persona
-        self._user = PersonaUser(workflow, persona, config.seed or 0)
+        config, seed = setting.config, setting.config.seed or 0
+        workflows = workflows_of(config)
+        personas = [find_scenario(config.workflow, config.scenario).persona]
+        for name in config.workflows:
+            if found := load_scenarios(name):
+                personas.append(found[seed % len(found)].persona)
+        self._users = [
+            PersonaUser(workflow, persona, seed) for workflow, persona in zip(workflows, personas, strict=False)
+        ]
 
     async def process(self, conversation: Conversation) -> UserOutput:
-        return UserOutput(text=self._user.reply(conversation))
+        place, start = conversation.state_of(Role.USER).get("persona", (0, 0))
+        said = self._users[place].reply(replace(conversation, utterances=conversation.utterances[start:]))
+        if not UserOutput(text=said).ends or place + 1 == len(self._users):
+            return UserOutput(text=said)
+        begun = replace(conversation, utterances=())
+        state = {"persona": [place + 1, len(conversation.utterances)]}
+        return UserOutput(text=self._users[place + 1].reply(begun), state=state)
 
 
 class RuleBot:
@@ -558,17 +607,19 @@ class BackendAPI:
     """The workflow's simulated system; its state is kept with the conversation."""
 
     def __init__(self, setting: Setting) -> None:
-        self._workflow = workflow_of(setting.config)
+        self._workflows = workflows_of(setting.config)
         self._seed = setting.config.seed or 0
         self._language = setting.language
-        self._backend = backend_of(self._workflow)
+        self._backends = {workflow.name: backend_of(workflow) for workflow in self._workflows}
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]:
-        return specs_of_workflow(self._workflow)
+        return [spec for workflow in self._workflows for spec in specs_of_workflow(workflow)]
 
     def initial_state(self) -> Json:
-        return self._backend.initial(self._seed)
+        """That of the workflow's backend; of several workflows each by its name."""
+        states = {name: backend.initial(self._seed) for name, backend in self._backends.items()}
+        return states if len(states) > 1 else states[self._workflows[0].name]
 
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
@@ -577,15 +628,18 @@ class BackendAPI:
         if misfit := refused(self.specs, call, self._language):
             return misfit
         state = conversation.state_of(Role.API) or self.initial_state()
-        response = self._backend.call(state, call.action, call.action_input)
-        return APIOutput(status_code=response.status_code, data=response.data, state=response.state)
+        owner = next((w.name for w in self._workflows if call.action in w.apis), self._workflows[0].name)
+        own = state[owner] if len(self._workflows) > 1 else state
+        response = self._backends[owner].call(own, call.action, call.action_input)
+        changed = {**state, owner: response.state} if len(self._workflows) > 1 else response.state
+        return APIOutput(status_code=response.status_code, data=response.data, state=changed)
 
 
 class NodeDependency:
     """Refuses a call before every call that its API requires has succeeded."""
 
     def __init__(self, setting: Setting) -> None:
-        self._apis = workflow_of(setting.config).apis
+        self._apis = {name: api for each in workflows_of(setting.config) for name, api in each.apis.items()}
         self._language = setting.language
 
     def refusal(self, conversation: Conversation) -> str:
@@ -631,6 +685,26 @@ def specs_of_workflow(workflow: Workflow) -> list[Json]:
 CONTROLLERS = ("node_dependency",)
 
 
+REFERENCE_USER, REFERENCE_BOT, REFERENCE_API = "reference_user", "reference_bot", "reference_api"
+"""The participants of a conversation that is forced to a reference."""
+_TURNS = 1_000
+
+
+def _with_reference(config: ConversationConfig) -> ConversationConfig:
+    """The configuration with participants that are forced to its reference; what bot it names is compared."""
+    if not config.reference or config.bot_mode.partition(":")[0] == REFERENCE_BOT:
+        return config
+    forced: dict[str, Any] = {
+        "user_mode": REFERENCE_USER,
+        "bot_mode": f"{REFERENCE_BOT}:{config.bot_mode}",
+        "api_mode": REFERENCE_API,
+        "controllers": (),
+        "conversation_turn_limit": _TURNS,
+        "bot_action_limit": _TURNS,
+    }
+    return config.model_copy(update=forced)
+
+
 def with_workflow(config: ConversationConfig) -> ConversationConfig:
     """The configuration with what its workflow and scenario say, wherever it says nothing itself.
 
@@ -641,7 +715,9 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
         ConfigurationError: the workflow is in another language.
     """
     if not config.workflow:
-        return config
+        if config.workflows:
+            raise ConfigurationError("Name one workflow as `workflow`, and the further ones as `workflows`.")
+        return _with_reference(config)
     workflow = load_workflow(config.workflow)
     if config.language not in ("", workflow.language):
         raise ConfigurationError(
@@ -653,7 +729,7 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
         )
     added: dict[str, Any] = {
         "user_mode": "rule_user",
-        "bot_mode": "rule_bot",
+        "bot_mode": "main_bot" if config.workflows else "rule_bot",
         "api_mode": "backend",
         "controllers": CONTROLLERS,
         "language": workflow.language,
@@ -662,9 +738,10 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
         added |= _of_scenario(workflow, scenario)
     api_mode = config.api_mode if "api_mode" in config.model_fields_set else "backend"
     if api_mode in ("llm", "request"):
-        added["apis"] = tuple(spec["function"] for spec in specs_of_workflow(workflow))
+        every = workflows_of(config)
+        added["apis"] = tuple(spec["function"] for each in every for spec in specs_of_workflow(each))
     unset = {name: value for name, value in added.items() if name not in config.model_fields_set}
-    return config.model_copy(update=unset)
+    return _with_reference(config.model_copy(update=unset))
 
 
 def _scenario_of(config: ConversationConfig) -> Scenario | None:

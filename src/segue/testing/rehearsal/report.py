@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from io import StringIO
-from math import comb, sqrt
+from itertools import accumulate
+from math import comb, exp, lgamma, log, sqrt
 from pathlib import Path
-from statistics import NormalDist, fmean, median
-from typing import TYPE_CHECKING, Any, TypeAlias
+from random import Random
+from statistics import NormalDist, fmean, median, quantiles
+from typing import TYPE_CHECKING, Any
 
 from ...core.conversation import PREFIXES, Conversation, Role, Utterance, shown, spoken
 from ...core.errors import ConfigurationError, MissingExtra
@@ -22,10 +24,6 @@ from .batch import Manifest, log_file_of
 from .simulate import read_log, replace_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Floats: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-    Integers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     from jinja2 import Environment
 
 
@@ -36,9 +34,9 @@ SERVER_ERROR = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What a scenario asks for: calls in any order, and the backend's state at the end (None: any)."""
+    """What a scenario asks for: calls in any order, and the backend's state at the end; None is any."""
 
-    calls: tuple[tuple[str, Json], ...] = ()
+    calls: tuple[tuple[str, Json | None], ...] = ()
     state: Mapping[str, Any] | None = None
 
 
@@ -138,11 +136,12 @@ def compare_calls(conversation: Conversation, expectation: Expectation) -> Calls
     """Match the calls that reached the API with the expected ones, each at most once."""
     made = [utterance for utterance in conversation.utterances if utterance.is_action]
     arrived = {_place(result, conversation) for result in conversation.results if _arrived(result)}
-    open_calls = [(name, canonical(arguments)) for name, arguments in expectation.calls]
+    open_calls = [(name, "" if given is None else canonical(given)) for name, given in expectation.calls]
     surplus = []
     for call in made:
-        key = (call.action, canonical(call.action_input))
-        if call.index in arrived and key in open_calls:
+        fitting = [(call.action, canonical(call.action_input)), (call.action, "")]
+        key = next((each for each in fitting if each in open_calls), None)
+        if key and call.index in arrived:
             open_calls.remove(key)
         else:
             surplus.append(call.index)
@@ -150,7 +149,7 @@ def compare_calls(conversation: Conversation, expectation: Expectation) -> Calls
         made=len(made),
         expected=len(expectation.calls),
         matched=len(made) - len(surplus),
-        missing=tuple(f"{name}({arguments})" for name, arguments in open_calls),
+        missing=tuple(f"{name}({arguments})" if arguments else name for name, arguments in open_calls),
         surplus=tuple(surplus),
     )
 
@@ -253,31 +252,35 @@ def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
 
     The interval is a percentile bootstrap over scenarios and, within each, over its trials. None if no scenario has k.
     """
-    import numpy as np
-
     enough = [(sum(results), len(results)) for results in trials.values() if len(results) >= k]
     if not enough:
         return None
-    successes, sizes = np.array(enough).T
-    generator = np.random.default_rng(0)
-    chosen = generator.integers(0, len(enough), (RESAMPLES, len(enough)))
-    drawn = generator.binomial(sizes[chosen], (successes / sizes)[chosen])
-    means = (_combinations(drawn, k) / _combinations(sizes[chosen], k)).mean(axis=1)
-    return _interval_estimate(float((_combinations(successes, k) / _combinations(sizes, k)).mean()), means)
+    passes = {n: [comb(successes, k) / comb(n, k) for successes in range(n + 1)] for _, n in enough}
+    chances = {pair: [*accumulate(_binomial(*pair))] for pair in enough}
+    generator, means = Random(0), list[float]()
+    for _ in range(RESAMPLES):
+        total = 0.0
+        for pair, times in Counter(generator.choices(enough, k=len(enough))).items():
+            total += sum(generator.choices(passes[pair[1]], cum_weights=chances[pair], k=times))
+        means.append(total / len(enough))
+    return _interval_estimate(fmean(passes[n][successes] for successes, n in enough), means)
 
 
-def _combinations(sizes: "Integers", k: int) -> "Floats":
-    """How many sets of k each size has."""
-    import numpy as np
+def _binomial(successes: int, trials: int) -> list[float]:
+    """How probable each number of successes is, if the share of them is that of these trials."""
+    share = successes / trials
+    if share in (0, 1):
+        return [float(number == successes) for number in range(trials + 1)]
+    logs = [
+        lgamma(trials + 1) - lgamma(n + 1) - lgamma(trials - n + 1) + n * log(share) + (trials - n) * log(1 - share)
+        for n in range(trials + 1)
+    ]
+    return [exp(each) for each in logs]
 
-    return np.array([comb(size, k) for size in range(sizes.max() + 1)], np.float64)[sizes]
 
-
-def _interval_estimate(value: float, resampled: "Floats") -> Estimate:
-    import numpy as np
-
-    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(value, float(low), float(high))
+def _interval_estimate(value: float, resampled: Sequence[float]) -> Estimate:
+    cuts = quantiles(resampled, n=round(2 / (1 - CONFIDENCE)), method="inclusive")
+    return Estimate(value, cuts[0], cuts[-1])
 
 
 @dataclass(frozen=True)
@@ -323,16 +326,14 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def _difference(scenarios: Sequence[Sequence[tuple[bool, bool]]], every: Sequence[tuple[bool, bool]]) -> Estimate:
-    import numpy as np
-
     gains = [[int(after) - int(before) for before, after in listed] for listed in scenarios]
-    shares = np.array([[listed.count(gain) / len(listed) for gain in (-1, 0, 1)] for listed in gains])
-    sizes = np.array([len(listed) for listed in gains])
-    generator = np.random.default_rng(0)
-    chosen = generator.integers(0, len(gains), (RESAMPLES, len(gains)))
-    drawn = generator.multinomial(sizes[chosen], shares[chosen]).sum(axis=1)
+    generator, differences = Random(0), list[float]()
+    for _ in range(RESAMPLES):
+        chosen = generator.choices(gains, k=len(gains))
+        drawn = sum(sum(generator.choices(listed, k=len(listed))) for listed in chosen)
+        differences.append(drawn / sum(map(len, chosen)))
     value = (sum(after for _, after in every) - sum(before for before, _ in every)) / len(every)
-    return _interval_estimate(value, (drawn[:, 2] - drawn[:, 0]) / drawn.sum(axis=1))
+    return _interval_estimate(value, differences)
 
 
 # The figures of a batch, and the comparison of two batches.

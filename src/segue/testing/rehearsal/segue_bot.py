@@ -268,8 +268,7 @@ def described(spec: Mapping[str, Any]) -> BoundTool:
 class ConversationExecutor:
     """Has every call of the bot's task carried out by the API of the conversation; no tool runs here.
 
-    A call suspends the task and becomes an action of the conversation. A call that was interrupted is asked for again:
-    it finds the result that the conversation has meanwhile.
+    A call waits for an answer: its task is suspended, and the call becomes an action of the conversation.
     """
 
     def needs_approval(self, tool: Tool) -> bool:
@@ -281,8 +280,10 @@ class ConversationExecutor:
     async def execute(self, execution: Execution) -> CallResult:
         if execution.tool is None:
             return missing(execution)
-        call = {"index": 0, "name": execution.name, "arguments": dict(execution.arguments)}
-        given = interrupt({"kind": API_CALL, "calls": [{**call, "call_id": execution.idempotency_key}]})
+        if not execution.answers:
+            call = {"index": 0, "name": execution.name, "arguments": dict(execution.arguments)}
+            return CallResult.asking({"kind": API_CALL, "calls": [{**call, "call_id": execution.idempotency_key}]})
+        given = execution.answers[-1]
         if given["ok"]:
             return CallResult.done(given["data"])
         status = CallStatus.REJECTED if given["rejected"] else CallStatus.FAILED

@@ -248,11 +248,13 @@ async def start_conversation(
     config = with_language(config, app.agents.agent(config.bot_agent))
     try:
         for name in (session_id, bot_session(session_id))[: 1 + config.has_agent]:
-            await _check_new(app, name)
+            check_session(name)
+            if await app.tasks.newest(name):
+                raise ThreadExists(name)
     except ThreadExists:
         if not (known := await app.tasks.known(key)):
             raise
-        return app.tasks.started(known.task_id) or (await app.tasks.get(known.task_id), None)
+        return app.tasks.started(known.task_id) or (await app.task(known.task_id), None)
     request = Request(
         config.model_dump_json(exclude_defaults=True),
         session_id=session_id,
@@ -294,20 +296,9 @@ def _new(app: App, config: ConversationConfig) -> tuple[Conversation, NodeContex
     return Conversation(conversation_id="", config=config, language=config.language or "en"), work
 
 
-async def _check_new(app: App, session_id: str) -> None:
-    """Make sure that there can be a session of that name, and is none yet.
-
-    Raises:
-        InvalidMessage, ThreadExists.
-    """
-    check_session(session_id)
-    if await app.tasks.newest(session_id):
-        raise ThreadExists(session_id)
-
-
 async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
     """Ask the person, if the task waits for one, and continue; None if it does not, or if nobody answers."""
-    if person is None or (await app.tasks.get(task_id)).status != TaskStatus.WAITING:
+    if person is None or (await app.task(task_id)).status != TaskStatus.WAITING:
         return None
     question = await app.question(task_id)
     if question["kind"] == WAIT:

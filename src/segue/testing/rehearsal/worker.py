@@ -61,7 +61,7 @@ async def _why(app: App, conversation: Conversation) -> str:
     """Why a conversation has not ended; empty if it has."""
     if conversation.ending:
         return ""
-    task = await app.tasks.get(conversation.task_id)
+    task = await app.task(conversation.task_id)
     if task.status == TaskStatus.WAITING:
         question = await app.question(task.task_id)
         names = ", ".join(call["name"] for call in question.get("calls", ()))

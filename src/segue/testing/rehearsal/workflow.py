@@ -125,16 +125,13 @@ class Slot(Record):
     def _choices_in(self, text: str) -> Iterator[tuple[int, str]]:
         for value, words in self.choices.items():
             for word in words:
-                if re.search(_whole_word(word), text, re.IGNORECASE):
+                # whole words in scripts that separate them; Chinese has no spaces between words
+                pattern = rf"\b{re.escape(word)}\b" if word.isascii() else re.escape(word)
+                if re.search(pattern, text, re.IGNORECASE):
                     yield len(word), value
 
     def _cased(self, value: str) -> str:
         return {"upper": value.upper, "lower": value.lower}.get(self.case, lambda: value)()
-
-
-def _whole_word(word: str) -> str:
-    """Match whole words in scripts that separate them; Chinese has no spaces between words."""
-    return rf"\b{re.escape(word)}\b" if word.isascii() else re.escape(word)
 
 
 class Api(Record):
@@ -264,10 +261,10 @@ class Persona(Record):
 
 
 class ExpectedCall(Record):
-    """A call that the persona's goal needs."""
+    """A call that the persona's goal needs; without `arguments`, with any."""
 
     name: str
-    arguments: Json = Field(default_factory=dict)
+    arguments: Json | None = None
 
 
 class Scenario(Record):
@@ -331,6 +328,11 @@ class DialogueState:
         for utterance in utterances:
             self._record(utterance)
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The slots that the last reply asks for."""
+        return self._last.asks
+
     def move(self) -> Call | Reply:
         """What to do next."""
         for step in self._workflow.procedure:
@@ -361,11 +363,10 @@ class DialogueState:
         }
         if self._last.settles and values.keys() & self._requests:
             self._start_request()
-        self._slots |= {name: value for name, value in values.items() if name in self._last.asks or self._open_to(name)}
-
-    def _open_to(self, name: str) -> bool:
-        """Whether a slot takes a value that nobody asked for: one that is filled changes only with a new request."""
-        return name not in self._slots
+        # one that is filled changes only where it was asked for, or with a new request
+        self._slots |= {
+            name: value for name, value in values.items() if name in self._last.asks or name not in self._slots
+        }
 
     @cached_property
     def _requests(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { CallChoice, decisionsOf, KEYS } from "./call-choice.js";
 import { Icon } from "./icon.js";
+import { isPlan } from "./plan-draft.js";
 
 await loadMoreTexts();
 
@@ -45,9 +46,10 @@ export function ApprovalCard({ turn, question }) {
     KEYS[kind].toLowerCase(),
     () => (kind === "approve" ? decide([current], { verdict: kind }) : open({ index: current.index, what: kind })),
   ])) : {});
-  const title = calls.length === 1 ? t("approval.title") : t("approval.titleMany", { n: calls.length });
+  const isReview = calls.some(isPlan);
+  const title = isReview ? t("plan.title") : titleOf(calls.length);
   return html`<section class="ask" ref=${card} tabindex="0" aria-label=${title} onKeyDown=${onKeyDown}>
-    <h3 role="status"><${Icon} name="tool" />${title}</h3>
+    <h3 role="status"><${Icon} name=${isReview ? "plan" : "tool"} />${title}</h3>
     ${question.problem && html`<p class="problem" role="alert">${question.problem}</p>`}
     ${calls.map((call) => html`<${CallChoice}
       key=${call.index}
@@ -65,6 +67,9 @@ export function ApprovalCard({ turn, question }) {
       decide=${(/** @type {Decision} */ decision) => decide(undecided, decision)} />
   </section>`;
 }
+
+/** @param {number} n */
+const titleOf = (n) => (n === 1 ? t("approval.title") : t("approval.titleMany", { n }));
 
 /** @typedef {"" | "sending" | "failed"} State of the decisions */
 

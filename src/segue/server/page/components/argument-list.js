@@ -3,6 +3,7 @@
 import { parse } from "../state/json.js";
 import { loadMoreTexts, t, textOf } from "../texts/index.js";
 import { html, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { brief, Readable } from "./readable.js";
 
 await loadMoreTexts();
 
@@ -14,8 +15,7 @@ const LINE = 200;
 
 /** The arguments in one line. @param {Json} values */
 export function inline(values) {
-  const parts = Object.entries(values).map(([name, value]) => `${name}: ${written(value)}`);
-  const line = parts.join(", ");
+  const line = brief(values);
   return line.length > LINE ? `${line.slice(0, LINE)}…` : line;
 }
 
@@ -51,7 +51,7 @@ export function ArgumentList({ values, sources = {} }) {
     ${entries.map(
       ([name, value]) => html`<div key=${name}>
         <dt>${name}</dt>
-        <${Value} value=${value} />
+        <${Value} value=${value} name=${name} beside=${values} />
         ${originOf(sources[name]) &&
         html`<dd class="origin" data-trusted=${sources[name].every(({ trusted }) => trusted)}>
           ${originOf(sources[name])}
@@ -61,18 +61,19 @@ export function ArgumentList({ values, sources = {} }) {
   </dl>`;
 }
 
-/** A long value scrolls, also by the keyboard. @param {{ value: unknown }} props */
-function Value({ value }) {
+/** A long value scrolls, also by the keyboard. @param {{ value: unknown, name: string, beside: Json }} props */
+function Value({ value, name, beside }) {
   const shown = useRef(/** @type {HTMLElement | null} */ (null));
   const [isLong, setLong] = useState(false);
-  const text = written(value, 2);
   useLayoutEffect(() => {
     const box = /** @type {HTMLElement} */ (shown.current);
     const look = new ResizeObserver(() => setLong(box.scrollHeight > box.clientHeight));
     look.observe(box);
     return () => look.disconnect();
-  }, [text]);
-  return html`<dd ref=${shown} data-type=${kindOf(value)} tabindex=${isLong ? 0 : undefined}>${text}</dd>`;
+  }, [value]);
+  return html`<dd ref=${shown} data-type=${kindOf(value)} tabindex=${isLong ? 0 : undefined}>
+    <${Readable} value=${value} name=${name} beside=${beside} exact=${true} />
+  </dd>`;
 }
 
 /** @param {Json} values @returns {Fields} */

@@ -55,8 +55,7 @@ const ICONS = { approve: "check", edit: "edit", reject: "close", respond: "edit"
 /** @param {{ verdict: Verdict, call?: AskedCall }} props */
 function Decided({ verdict: decision, call }) {
   const { verdict, arguments: edited, reason } = decision;
-  const by = decidedBy(decision);
-  const note = [reason || allowance(decision), by && t("approvalDone.by", { who: by })].filter(Boolean).join(" · ");
+  const note = [reason || allowance(decision), decidedBy(decision)].filter(Boolean).join(" · ");
   return html`<li data-verdict=${verdict}>
     <${Icon} name=${ICONS[verdict]} />
     <span>

@@ -6,6 +6,7 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
 import { Icon } from "./icon.js";
 import { Menu } from "./menu.js";
+import { isPlan, PlanForm, PlanList } from "./plan-draft.js";
 
 await loadMoreTexts();
 
@@ -21,7 +22,7 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
   const close = () => open("");
   return html`<div class="asked" role="group" aria-label=${call.name} data-verdict=${decision?.verdict}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && opened && close()}>
-    <h4><code>${call.name}</code></h4>
+    <${Name} call=${call} />
     ${opened === "edit"
       ? html`<${Edit} call=${call} close=${close} decide=${decide} />`
       : html`<${Proposed} call=${call} edited=${decision?.arguments} />`}
@@ -34,6 +35,9 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
     html`<${Choices} call=${call} hasKeys=${hasKeys} isSending=${isSending} open=${open} decide=${decide} />`}
   </div>`;
 }
+
+/** @param {{ call: AskedCall }} props */
+const Name = ({ call }) => !isPlan(call) && html`<h4><code>${call.name}</code></h4>`;
 
 /**
  * @param {{ call: AskedCall, hasKeys: boolean, isSending: boolean, decide: Decide,
@@ -59,6 +63,7 @@ export function decisionsOf({ decisions = USUAL }) {
 
 /** What would run, with its sources until it is edited. @param {{ call: AskedCall, edited?: Json }} props */
 function Proposed({ call, edited }) {
+  if (isPlan(call)) return html`<${PlanList} plan=${edited ?? call.arguments} />`;
   if (edited) return html`<${ArgumentList} values=${edited} />`;
   const why = call.reason && textOf(`approvalReason.${call.reason}`, "");
   return html`<${ArgumentList} values=${call.arguments} sources=${call.sources} />
@@ -152,9 +157,13 @@ function Words({ kind, close, decide }) {
 
 /** @param {{ call: AskedCall, close: () => void, decide: Decide }} props */
 function Edit({ call, close, decide }) {
-  if (!isRounded(call.arguments)) return html`<${EditForm} call=${call} close=${close} decide=${decide} />`;
-  return html`<p class="problem" role="alert">${t("approval.rounded")}</p>
-    <div class="decisions"><button type="button" onClick=${close}>${t("dialog.cancel")}</button></div>`;
+  const save = (/** @type {Json} */ plan) => decide({ verdict: "edit", arguments: plan });
+  if (isRounded(call.arguments)) {
+    return html`<p class="problem" role="alert">${t("approval.rounded")}</p>
+      <div class="decisions"><button type="button" onClick=${close}>${t("dialog.cancel")}</button></div>`;
+  }
+  if (isPlan(call)) return html`<${PlanForm} plan=${call.arguments} close=${close} save=${save} />`;
+  return html`<${EditForm} call=${call} close=${close} decide=${decide} />`;
 }
 
 /** @param {{ call: AskedCall, close: () => void, decide: Decide }} props */

@@ -2,7 +2,7 @@
 /** Who answers the next message, and how. */
 import { prefer } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { chosenAgent, nextMode, store, toast, usualMode } from "../state/store.js";
+import { chosenAgent, isPlanned, nextMode, store, toast, usualMode } from "../state/store.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
@@ -34,6 +34,8 @@ export function ModeMenu() {
   const modes = useRead(() => chosenAgent()?.modes ?? []);
   const chosen = useRead(nextMode);
   const usual = useRead(usualMode);
+  const isReviewed = useRead(() => store.reviewPlan.value && isPlanned());
+  const disabled = !useRead(isPlanned);
   const rank = (/** @type {string} */ mode) => (ORDER.includes(mode) ? ORDER.indexOf(mode) : ORDER.length);
   /** @type {MenuItem[]} */
   const items = modes.toSorted((a, b) => rank(a) - rank(b)).map((mode) => ({
@@ -45,6 +47,8 @@ export function ModeMenu() {
       store.mode.value = mode;
     },
   }));
+  const act = () => void (store.reviewPlan.value = !isReviewed);
+  items.push({ key: "review:", label: t("composer.reviewPlan"), checked: isReviewed, separate: true, disabled, act });
   if (chosen !== usual) items.push(makeDefault(chosen));
   const label = `${t("composer.mode")}: ${nameOf(chosen)}`;
   return html`<${Menu} up class="choice-menu" label=${label} items=${items} disabled=${!modes.length}

@@ -3,7 +3,7 @@
 import { openTurn, say } from "../state/conversation.js";
 import { offerComposer } from "../state/focus.js";
 import { cancel, pause } from "../state/task-actions.js";
-import { attach, withTables } from "../state/files.js";
+import { attach, forgetFiles, withTables } from "../state/files.js";
 import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
@@ -24,7 +24,9 @@ export function Composer() {
   const closed = useRead(whyClosed);
   const agent = useRead(() => store.agent.value);
   const hasFiles = useRead(() => store.files.value.length > 0);
-  const [isSending, setSending] = useState(false);
+  const opened = useRead(() => store.opened.value);
+  const [sending, setSending] = useState(-1);
+  const isSending = sending === opened;
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => grow(field.current), [draft]);
   useEffect(offerComposer, []);
@@ -33,11 +35,12 @@ export function Composer() {
     event.preventDefault();
     const message = store.draft.value.trim();
     if (!message || isSending || whyClosed() || isHeld()) return;
-    setSending(true);
+    setSending(opened);
     store.draft.value = "";
-    if (await say(withTables(message))) store.files.value = [];
+    const { value: files } = store.files;
+    if (await say(withTables(message))) forgetFiles(files);
     else store.draft.value ||= message;
-    setSending(false);
+    setSending((now) => (now === opened ? -1 : now));
   };
   const onInput = (/** @type {any} */ event) => {
     if (!store.draft.value) begin();

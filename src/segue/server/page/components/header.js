@@ -8,7 +8,6 @@ import { html, useEffect } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
 
 export function Header() {
-  const sidebar = useRead(() => store.sidebar.value);
   const panel = useRead(() => store.panel.value);
   const title = useRead(shownTitle);
   const reachable = useRead(() => store.reachable.value);
@@ -18,13 +17,7 @@ export function Header() {
     document.title = `${waiting ? `(${waiting}) ` : ""}${title} · Segue`;
   }, [title, waiting]);
   return html`<header class="bar">
-    ${!sidebar &&
-    html`<${IconButton}
-      icon="sidebar"
-      label=${t("sidebar.open")}
-      badge=${waiting}
-      onClick=${() => (store.sidebar.value = true)}
-    />`}
+    <${SidebarButton} />
     <h1>${title}</h1>
     ${!reachable && html`<p class="lost" role="status">${t("connection.lost")}</p>`}
     ${hasTurns &&
@@ -38,6 +31,13 @@ export function Header() {
       onClick=${() => (panel ? (store.panel.value = "") : openPanel())}
     />
   </header>`;
+}
+
+export function SidebarButton() {
+  const sidebar = useRead(() => store.sidebar.value);
+  const badge = useRead(() => store.waiting.value.length);
+  const open = () => (store.sidebar.value = true);
+  return !sidebar && html`<${IconButton} icon="sidebar" label=${t("sidebar.open")} badge=${badge} onClick=${open} />`;
 }
 
 function shownTitle() {

@@ -5,7 +5,8 @@ import { Icon } from "./icon.js";
 
 /**
  * @typedef {{ key: string, label: string, about?: string, icon?: string, checked?: boolean, danger?: boolean,
- *   separate?: boolean, act: () => void }} MenuItem `checked` makes it a choice, `separate` draws a line before it
+ *   separate?: boolean, disabled?: boolean, act: () => void }} MenuItem
+ *   `checked` makes it a choice, `separate` draws a line before it
  * @typedef {{ label: string, button: unknown, items: MenuItem[], class?: string, up?: boolean, right?: boolean,
  *   disabled?: boolean }} MenuProps
  */
@@ -68,6 +69,7 @@ function Item({ item, close }) {
     role=${isChoice ? "menuitemradio" : "menuitem"}
     aria-checked=${isChoice ? item.checked : undefined}
     tabindex="-1"
+    disabled=${item.disabled}
     onClick=${() => {
       close();
       item.act();
@@ -88,7 +90,7 @@ function Item({ item, close }) {
  * @param {() => void} close
  */
 function onKey(event, list, close) {
-  const all = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll("button") ?? [])]);
+  const all = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll("button:enabled") ?? [])]);
   const place = all.indexOf(/** @type {HTMLElement} */ (document.activeElement));
   /** @type {Record<string, () => void>} */
   const keys = {

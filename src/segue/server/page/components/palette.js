@@ -2,7 +2,7 @@
 /** What a person looks for by typing: commands, sessions, agents, modes, and what was said. */
 import { openTurn } from "../state/conversation.js";
 import { allowed } from "../state/notify.js";
-import { goTo } from "../state/router.js";
+import { goTo, pageAddress } from "../state/router.js";
 import { showHit, useHits } from "../state/search.js";
 import { change, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
@@ -159,6 +159,7 @@ function commands() {
     command("question", "keys.title", () => void (store.dialog.value = "keys"), "?"),
     command("settings", "settings.title", () => void (store.dialog.value = "settings")),
     command("panel", "inspector.open", () => openPanel()),
+    command("graph", "inspector.workspace", () => void (location.hash = pageAddress("usage"))),
     command("settings", dark ? "palette.light" : "palette.dark", () => {
       store.theme.value = dark ? "light" : "dark";
     }),

@@ -5,6 +5,9 @@ import { html, render } from "../vendor/htm-preact.js";
 import { copy } from "./copy.js";
 import { IconButton } from "./icon-button.js";
 
+/** Characters of a table's cell that stays in one line. */
+const SHORT_CELL = 14;
+
 /** @type {typeof import("../vendor/highlight.js").default | null} */
 let highlighter = null;
 let hasFormulas = false;
@@ -17,6 +20,9 @@ let hasFormulas = false;
  */
 export function enrich(content) {
   for (const wide of content.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0");
+  for (const cell of content.querySelectorAll("th, td")) {
+    if ((cell.textContent ?? "").length > SHORT_CELL) cell.classList.add("long");
+  }
   const blocks = [...content.querySelectorAll("pre")];
   const formulas = /** @type {HTMLElement[]} */ ([...content.querySelectorAll("code.math")]);
   blocks.forEach(frame);

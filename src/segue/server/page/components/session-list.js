@@ -3,7 +3,7 @@
 import { open } from "../state/conversation.js";
 import { attempt } from "../state/failures.js";
 import { sessionAddress } from "../state/router.js";
-import { change, loadSessions, titleOf } from "../state/sessions.js";
+import { change, loadSessions, makeTitle, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { shownRow, store } from "../state/store.js";
 import { moment, t, textOf } from "../texts/index.js";
@@ -112,6 +112,7 @@ function SessionItem({ row }) {
   const items = [
     pin(row),
     { key: "rename", label: t("session.rename"), icon: "edit", act: () => setRenaming(true) },
+    { key: "title", label: t("session.makeTitle"), icon: "thought", act: () => makeTitle(row.session_id) },
     { key: "markdown", label: t("session.markdown"), icon: "file", act: () => void exportAs("markdown", row) },
     { key: "json", label: t("session.json"), icon: "file", act: () => void exportAs("json", row) },
     archive(row),

@@ -4,12 +4,11 @@ import { get, key } from "../state/api.js";
 import { allowed } from "../state/notify.js";
 import { prefer } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { chosenAgent, openPanel, store } from "../state/store.js";
+import { chosenAgent, store } from "../state/store.js";
 import { chosenLanguage, t, textOf } from "../texts/index.js";
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icon.js";
-import { closeDrawer } from "./sidebar.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
 /**
@@ -36,7 +35,7 @@ export function SettingsDialog({ close }) {
         </button>
       </p>`}
     </section>
-    <${Service} close=${close} />
+    <${Service} />
   <//>`;
 }
 
@@ -91,16 +90,10 @@ function Notifications() {
     ${isBlocked && html`<p class="problem" role="alert">${t("settings.blocked")}</p>`}`;
 }
 
-/** @param {{ close: () => void }} props */
-function Service({ close }) {
+function Service() {
   const agents = useRead(() => store.agents.value);
   const [about, setAbout] = useState(/** @type {About | null} */ (null));
   useEffect(() => void get("/api/service").then(setAbout, () => {}), []); // the agents are shown all the same
-  const showUsage = () => {
-    close();
-    closeDrawer();
-    openPanel("usage");
-  };
   return html`<section aria-label=${t("settings.service")}>
     <h3>${t("settings.service")} ${about && html`<span class="about">Segue ${about.version}</span>`}</h3>
     <table>
@@ -120,7 +113,6 @@ function Service({ close }) {
     </table>
     ${about && html`<${Limits} limits=${about.limits} />`}
     <p class="links">
-      <button type="button" onClick=${showUsage}>${t("panel.usage")}</button>
       <a href="docs">${t("settings.api")}</a>
     </p>
   </section>`;

@@ -2,7 +2,7 @@
 /** The sidebar: new conversation, inbox, search, the sessions by age, and settings. */
 import { attempt } from "../state/failures.js";
 import { focusComposer } from "../state/focus.js";
-import { goTo } from "../state/router.js";
+import { goTo, pageAddress, route } from "../state/router.js";
 import { loadSessions } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
@@ -30,6 +30,7 @@ export function Sidebar() {
     </div>
     <button type="button" class="row" onClick=${startNew}><${Icon} name="plus" />${t("sidebar.new")}</button>
     <${InboxButton} />
+    <${WorkspaceLink} />
     <label class="search">
       <${Icon} name="search" />
       <input
@@ -55,6 +56,12 @@ function InboxButton() {
   >
     <${Icon} name="inbox" />${t("inbox.label")} ${waiting > 0 && html`<span class="count">${waiting}</span>`}
   </button>`;
+}
+
+function WorkspaceLink() {
+  const isShown = useRead(() => Boolean(route.value.page));
+  return html`<a class="button row" href=${pageAddress("usage")} aria-current=${isShown ? "page" : undefined}
+    onClick=${closeDrawer}><${Icon} name="graph" />${t("inspector.workspace")}</a>`;
 }
 
 export function startNew() {

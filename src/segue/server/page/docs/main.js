@@ -18,7 +18,9 @@ function Docs() {
   const [search, setSearch] = useState("");
   const load = () => {
     setFailed(false);
-    fetch("openapi.json").then((response) => response.json()).then(setSpec, () => setFailed(true));
+    fetch("openapi.json")
+      .then((response) => (response.ok ? response.json() : Promise.reject(response.status)))
+      .then(setSpec, () => setFailed(true));
   };
   useEffect(load, []);
   useEffect(() => void (spec && document.getElementById(location.hash.slice(1))?.scrollIntoView()), [spec]);

@@ -4,6 +4,7 @@ import { Icon } from "../components/icon.js";
 import { loadStyleSheets } from "../components/style-sheets.js";
 import { get, getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
+import { pageAddress } from "../state/router.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { BacktestForm } from "./parts/backtest-form.js";
@@ -25,14 +26,15 @@ const ADDRESS = "/api/backtests";
 /** @param {string} name */
 const addressOf = (name) => `${ADDRESS}/${encodeURIComponent(name)}`;
 
-export default function Panel() {
-  const [shown, show] = useState("");
-  if (shown) return html`<${Whole} key=${shown} name=${shown} close=${() => show("")} />`;
-  return html`<${List} show=${show} />`;
+/** @param {{ names: string[] }} props */
+export default function Panel({ names: [name] }) {
+  return name ? html`<${Whole} key=${name} name=${name} />` : html`<${List} />`;
 }
 
-/** @param {{ show: (name: string) => void }} props */
-function List({ show }) {
+/** @param {string} name */
+const show = (name) => (location.hash = pageAddress("backtests", name));
+
+function List() {
   const loaded = useLoaded(() => getAll(ADDRESS), []);
   const [isAsking, ask] = useState(false);
   /** @type {Backtest[]} */
@@ -47,18 +49,19 @@ function List({ show }) {
       </button>
     </div>
     ${isAsking && html`<${BacktestForm} names=${names} started=${show} close=${() => ask(false)} />`}
+    ${!found.length && !isAsking && html`<p class="empty">${t("backtests.none")}</p>`}
     <ul class="batches">
-      ${found.map((each) => html`<${Row} key=${each.name} backtest=${each} open=${() => show(each.name)} />`)}
+      ${found.map((each) => html`<${Row} key=${each.name} backtest=${each} />`)}
     </ul>`;
 }
 
-/** @param {{ backtest: Backtest, open: () => void }} props */
-function Row({ backtest, open }) {
+/** @param {{ backtest: Backtest }} props */
+function Row({ backtest }) {
   return html`<li>
-    <button type="button" onClick=${open}>
+    <a href=${pageAddress("backtests", backtest.name)}>
       <b>${backtest.name}</b>
       <${Ended} isRunning=${backtest.status === "running"} text=${backtest.conclusion || textOfStatus(backtest)} />
-    </button>
+    </a>
   </li>`;
 }
 
@@ -67,13 +70,13 @@ function textOfStatus({ status, done, total }) {
   return status === "running" && !total ? t("backtests.looking") : t(`backtests.${status}`, { done, n: total });
 }
 
-/** @param {{ name: string, close: () => void }} props */
-function Whole({ name, close }) {
+/** @param {{ name: string }} props */
+function Whole({ name }) {
   const loaded = useLoaded(() => get(addressOf(name)), [name]);
   /** @type {Backtest | null} */
   const backtest = loaded.value;
   useRunning(backtest?.status === "running", loaded.reload);
-  return html`<${Back} label=${t("backtests.back")} close=${close} />
+  return html`<${Back} label=${t("backtests.back")} page="backtests" />
     <h3>${name}</h3>
     ${backtest
       ? html`<${Shown} backtest=${backtest} changed=${loaded.reload} />`

@@ -1,16 +1,20 @@
 // @ts-check
 /** A run of the lifecycle engine: its phases, its progress, and the subtasks of its goal. */
+import { Value } from "../components/call.js";
+import { send } from "../state/api.js";
+import { attempt } from "../state/failures.js";
 import { t, textOf } from "../texts/index.js";
-import { html } from "../vendor/htm-preact.js";
+import { html, useState } from "../vendor/htm-preact.js";
 import { Pending } from "./parts/loaded.js";
 import { runOf } from "./parts/lifecycle-run.js";
 import { taskPanel, useTrace } from "./parts/task.js";
-import { Text } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
 /** @import { Run, Subtask } from "./parts/lifecycle-run.js" */
 
 const PHASES = ["receiving", "context_fetching", "decomposing", "scheduling", "executing", "completed"];
+
+const ENDED = new Set(["completed", "error"]);
 
 const COLUMNS = /** @type {const} */ ([
   "lifecycle.id",
@@ -32,7 +36,28 @@ function Lifecycle({ task }) {
     <${Progress} run=${run} />
     ${run.context && html`<p class="about">${t("lifecycle.context", run.context)}</p>`}
     ${run.error && html`<p class="warning" role="alert">${run.error}</p>`}
-    ${run.subtasks.length > 0 && html`<${Subtasks} subtasks=${run.subtasks} />`}`;
+    ${run.subtasks.length > 0 && html`<${Subtasks} subtasks=${run.subtasks} />`}
+    ${!ENDED.has(run.phase) && html`<${AddSubtask} task=${task} />`}`;
+}
+
+/** @param {{ task: Turn }} props */
+function AddSubtask({ task }) {
+  const [description, setDescription] = useState("");
+  const add = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const added = await attempt(() => send("POST", `/api/tasks/${task.id}/subtasks`, { description }));
+    if (added) setDescription("");
+  };
+  return html`<form class="head" onSubmit=${add}>
+    <input
+      value=${description}
+      required
+      aria-label=${t("lifecycle.added")}
+      placeholder=${t("lifecycle.added")}
+      onInput=${(/** @type {any} */ event) => setDescription(event.target.value)}
+    />
+    <button type="submit">${t("lifecycle.add")}</button>
+  </form>`;
 }
 
 /** @param {{ phase: string, passed: Set<string> }} props */
@@ -79,7 +104,7 @@ function SubtaskRow({ each }) {
     <td>${id}</td>
     <td>
       ${outcome
-        ? html`<details><summary>${description}</summary><${Text} value=${outcome} /></details>`
+        ? html`<details><summary>${description}</summary><${Value} value=${outcome} /></details>`
         : description}
     </td>
     <td>${priority}</td>

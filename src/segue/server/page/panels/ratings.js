@@ -3,23 +3,20 @@
 import { get } from "../state/api.js";
 import { prefer, USER } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { shownTask, store, turnOf } from "../state/store.js";
-import { rate } from "../state/task-actions.js";
+import { store } from "../state/store.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
-import { Icon } from "../components/icon.js";
-import { Pending, useLoaded } from "./parts/loaded.js";
+import { Pending, useChanges, useLoaded } from "./parts/loaded.js";
 
 /** @typedef {{ query: string, mode: string, rating: number | null }} Used */
 
 export default function Panel() {
-  const turns = useRead(() => store.turns.value.map(({ value: { status, rating } }) => `${status}${rating}`).join());
   const preferred = useRead(() => store.preferred.value);
-  const loaded = useLoaded(() => get(`/api/users/${USER}/preferences`), [turns, preferred]);
+  const loaded = useLoaded(() => get(`/api/users/${USER}/preferences`), [useChanges(), preferred]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {Used[]} */
   const used = loaded.value.mode_history;
-  return html`<${Preferred} mode=${preferred} /><${Stars} />
+  return html`<${Preferred} mode=${preferred} />
     ${used.length > 0 && html`<${Modes} used=${used} /><${History} used=${used} />`}
     ${used.length === 0 && html`<p class="empty">${t("ratings.none")}</p>`}`;
 }
@@ -31,23 +28,6 @@ function Preferred({ mode }) {
     <span>${t("ratings.preferred", { mode: textOf(`mode.${mode}`, mode) })}</span>
     <button type="button" onClick=${() => prefer("")}>${t("ratings.forget")}</button>
   </p>`;
-}
-
-/** The shown answer's rating, finer than its thumbs. */
-function Stars() {
-  const turn = useRead(() => turnOf(shownTask()));
-  const shown = useRead(() => turn?.value, [turn]);
-  if (!turn || shown?.status !== "done") return null;
-  return html`<h3>${t("ratings.shown")}</h3>
-    <div class="stars" role="group" aria-label=${t("turn.rate")}>
-      ${[1, 2, 3, 4, 5].map(
-        (n) => html`<button type="button" key=${n} aria-label=${t("ratings.rateN", { n })}
-          title=${t("ratings.rateN", { n })} aria-pressed=${shown.rating === n} data-on=${n <= (shown.rating ?? 0)}
-          onClick=${() => rate(turn, n)}>
-          <${Icon} name="star" />
-        </button>`,
-      )}
-    </div>`;
 }
 
 /** @param {{ used: Used[] }} props */

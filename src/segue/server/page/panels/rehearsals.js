@@ -3,12 +3,14 @@
 import { Icon } from "../components/icon.js";
 import { get, getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
+import { pageAddress } from "../state/router.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
 import { BatchComparison } from "./parts/batch-comparison.js";
 import { RehearsalForm } from "./parts/rehearsal-form.js";
 import { Rate, Report } from "./parts/report.js";
+import { ConversationForm, ImportForm } from "./parts/workflow-forms.js";
 import { Back, Ended, Progress, useRunning } from "./parts/runs.js";
 
 /** @import { ReportForm } from "./parts/report.js" */
@@ -20,48 +22,57 @@ import { Back, Ended, Progress, useRunning } from "./parts/runs.js";
 /** @param {string} name */
 const addressOf = (name) => `/api/rehearsals/${encodeURIComponent(name)}`;
 
-export default function Panel() {
-  const [shown, show] = useState(/** @type {string[]} */ ([]));
-  const back = () => show([]);
-  if (shown.length === 2) {
-    return html`<${Back} label=${t("rehearsals.back")} close=${back} />
-      <${BatchComparison} a=${shown[0]} b=${shown[1]} />`;
+/** @param {{ names: string[] }} props those of a batch, or of two that are compared */
+export default function Panel({ names: [name, other] }) {
+  if (other) {
+    return html`<${Back} label=${t("rehearsals.back")} page="rehearsals" />
+      <${BatchComparison} a=${name} b=${other} />`;
   }
-  if (shown.length) return html`<${Whole} key=${shown[0]} name=${shown[0]} close=${back} />`;
-  return html`<${List} show=${show} />`;
+  return name ? html`<${Whole} key=${name} name=${name} />` : html`<${List} />`;
 }
 
-/** @param {{ show: (names: string[]) => void }} props */
-function List({ show }) {
+/** Show a batch, or two. @param {string[]} names */
+const show = (names) => (location.hash = pageAddress("rehearsals", ...names));
+
+function List() {
   const loaded = useLoaded(() => getAll("/api/rehearsals"), []);
-  const [isAsking, ask] = useState(false);
+  const [form, open] = useState("");
   const [chosen, choose] = useState(/** @type {string[]} */ ([]));
   /** @type {Batch[]} */
   const batches = loaded.value?.items ?? [];
   useRunning(batches.some((batch) => batch.running), loaded.reload);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
-  const close = () => ask(false);
+  const close = () => open("");
+  const toggle = (/** @type {string} */ name) => open(form === name ? "" : name);
   const names = batches.map(({ name }) => name);
   const started = (/** @type {Batch} */ batch) => show([batch.name]);
   const pick = (/** @type {string} */ name) => choose(toggled(chosen, name));
   return html`<p class="about">${t("rehearsals.about")}</p>
     <div class="rehearsal-actions">
-      <button type="button" class="primary" aria-expanded=${isAsking} onClick=${() => ask(!isAsking)}>
+      <button type="button" class="primary" aria-expanded=${form === "run"} onClick=${() => toggle("run")}>
         <${Icon} name="play" />${t("rehearsals.run")}
+      </button>
+      <button type="button" aria-expanded=${form === "talk"} onClick=${() => toggle("talk")}>
+        ${t("workflows.talk")}
+      </button>
+      <button type="button" aria-expanded=${form === "import"} onClick=${() => toggle("import")}>
+        ${t("workflows.import")}
       </button>
       ${batches.length > 1 &&
       html`<button type="button" disabled=${chosen.length !== 2} onClick=${() => show(chosen)}>
         <${Icon} name="compare" />${t("rehearsals.compare")}
       </button>`}
     </div>
-    ${isAsking && html`<${RehearsalForm} names=${names} started=${started} close=${close} />`}
+    ${form === "run" && html`<${RehearsalForm} names=${names} started=${started} close=${close} />`}
+    ${form === "talk" && html`<${ConversationForm} close=${close} />`}
+    ${form === "import" && html`<${ImportForm} close=${close} />`}
+    ${!batches.length && !form && html`<p class="empty">${t("rehearsals.none")}</p>`}
     ${batches.length > 1 && html`<p class="about">${t("rehearsals.choose")}</p>`}
     <ul class="batches">
       ${batches.map(
         (batch) => html`<${Row}
           key=${batch.name}
           batch=${batch}
-          open=${() => show([batch.name])}
           place=${chosen.indexOf(batch.name)}
           choose=${batches.length > 1 && (() => pick(batch.name))}
         />`,
@@ -79,14 +90,14 @@ function toggled(chosen, name) {
   return chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name].slice(-2);
 }
 
-/** @param {{ batch: Batch, place: number, open: () => void, choose: false | (() => void) }} props */
-function Row({ batch, place, open, choose }) {
+/** @param {{ batch: Batch, place: number, choose: false | (() => void) }} props */
+function Row({ batch, place, choose }) {
   return html`<li>
-    <button type="button" onClick=${open}>
+    <a href=${pageAddress("rehearsals", batch.name)}>
       <span><b>${batch.name}</b> <span class="about">${batch.workflow}</span></span>
       <${Ended} isRunning=${batch.running} text=${endedText(batch)} />
       ${batch.report?.summary.success && html`<${Rate} rate=${batch.report.summary.success} />`}
-    </button>
+    </a>
     ${choose &&
     html`<label class="batch-choice">
       <input
@@ -103,15 +114,15 @@ function Row({ batch, place, open, choose }) {
 /** @param {Batch} batch */
 const endedText = (batch) => t("rehearsals.ended", { done: batch.ended, n: batch.conversations });
 
-/** @param {{ name: string, close: () => void }} props */
-function Whole({ name, close }) {
+/** @param {{ name: string }} props */
+function Whole({ name }) {
   const loaded = useLoaded(() => get(addressOf(name)), [name]);
-  useRunning(Boolean(loaded.value?.running) || !loaded.value, loaded.reload);
-  return html`<${Back} label=${t("rehearsals.back")} close=${close} />
+  useRunning(Boolean(loaded.value?.running), loaded.reload);
+  return html`<${Back} label=${t("rehearsals.back")} page="rehearsals" />
     <h3>${name}</h3>
     ${loaded.value
       ? html`<${Shown} batch=${loaded.value} changed=${loaded.reload} />`
-      : html`<${Pending} loaded=${loaded.error ? { ...loaded, error: "" } : loaded} />`}`;
+      : html`<${Pending} loaded=${loaded} />`}`;
 }
 
 /** @param {{ batch: Batch, changed: () => void }} props */

@@ -1,12 +1,13 @@
 // @ts-check
 /** The rounds of a controller: what it thought, which branch it chose, and what came of it. */
+import { Value } from "../components/call.js";
 import { Icon } from "../components/icon.js";
 import { duration, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { Pending } from "./parts/loaded.js";
 import { flowsOf } from "./parts/flow.js";
 import { taskPanel, useTrace } from "./parts/task.js";
-import { inline, Text } from "./parts/text.js";
+import { inline } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
 /** @import { Flow, Round } from "./parts/flow.js" */
@@ -32,7 +33,7 @@ function FlowView({ flow }) {
     <ol class="rounds">
       ${flow.rounds.map((round) => html`<${RoundView} key=${round.key} round=${round} />`)}
     </ol>
-    ${flow.summary && html`<${Text} label=${t("rounds.summary")} value=${flow.summary} />`}
+    ${flow.summary && html`<${Value} label=${t("rounds.summary")} value=${flow.summary} />`}
   </section>`;
 }
 
@@ -48,9 +49,9 @@ function RoundView({ round }) {
     ${branch &&
     html`<details>
       <summary><${Icon} name="mode" /><code>${branch}</code> <span class="about">${inline(given, 80)}</span></summary>
-      <${Text} label=${t("call.arguments")} value=${given} />
+      <${Value} label=${t("call.arguments")} value=${given} />
       ${outcome !== null &&
-      html`<${Text} label=${t(state === "failed" ? "call.error" : "call.result")} value=${outcome} />`}
+      html`<${Value} label=${t(state === "failed" ? "call.error" : "call.result")} value=${outcome} />`}
     </details>`}
   </li>`;
 }

@@ -3,11 +3,10 @@
 import { IconButton } from "../components/icon-button.js";
 import { getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
-import { useRead } from "../state/signals.js";
-import { store } from "../state/store.js";
 import { dateTime, t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
-import { Pending, useLoaded } from "./parts/loaded.js";
+import { cronText } from "./parts/cron.js";
+import { Pending, useChanges, useLoaded } from "./parts/loaded.js";
 
 /**
  * @typedef {{ schedule_id: string, message: string, agent_id: string, every: string | null, timezone: string,
@@ -15,15 +14,19 @@ import { Pending, useLoaded } from "./parts/loaded.js";
  */
 
 export default function Panel() {
-  const latest = useRead(() => store.turns.value.at(-1)?.value);
-  const loaded = useLoaded(() => getAll("/api/schedules"), [latest?.id, latest?.status]);
+  const loaded = useLoaded(() => getAll("/api/schedules"), [useChanges()]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {Schedule[]} */
   const schedules = loaded.value.items;
-  if (!schedules.length) return html`<p class="empty">${t("schedules.none")}</p>`;
+  if (!schedules.length) return html`<${None} />`;
   return html`<ul class="memory">
     ${schedules.map((each) => html`<${View} key=${each.schedule_id} schedule=${each} changed=${loaded.reload} />`)}
   </ul>`;
+}
+
+function None() {
+  const [before, after] = t("schedules.none", { command: "\n" }).split("\n");
+  return html`<p class="empty">${before}<code>segue chat --every "0 8 * * *" "…"</code>${after}</p>`;
 }
 
 /** @param {{ schedule: Schedule, changed: () => void }} props */
@@ -50,7 +53,9 @@ function View({ schedule, changed }) {
       <${IconButton} icon="trash" label=${t("schedules.delete")} onClick=${() => ask(true)} />
     </div>
     <p class="about">
-      ${nextOf(schedule)}${schedule.every && html` · <code>${schedule.every}</code> ${schedule.timezone}`}
+      ${nextOf(schedule)}
+      ${schedule.every &&
+      html` · <span title=${schedule.every}>${cronText(schedule.every)}</span>, ${schedule.timezone}`}
     </p>
     ${schedule.problem && html`<p class="warning">${schedule.problem}</p>`}
     ${isAsking &&

@@ -8,7 +8,10 @@ import { titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { t } from "../texts/index.js";
-import { compared, isMarked, loadOlderPoints, mark, marked, selected, sessionPath, timeline } from "../timeline/data.js";
+import {
+  compared, isMarked, loadOlderPoints, mark, marked, reloadTimeline, selected, sessionPath, timeline,
+} from "../timeline/data.js";
+import { Strip } from "../timeline/strip.js";
 import { html, useEffect, useRef } from "../vendor/htm-preact.js";
 import { Difference } from "./parts/difference.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
@@ -19,13 +22,21 @@ import { State } from "./parts/snapshot-state.js";
 
 export default function Panel() {
   const session = useRead(() => store.session.value);
+  const { entries, error } = useRead(() => timeline.value);
+  if (!session) return html`<p class="empty">${t("inspector.noTask")}</p>`;
+  if (!entries.length) return html`<${Pending} loaded=${{ value: null, error, reload: reloadTimeline }} />`;
+  return html`<${Strip} />
+    ${error && html`<p class="warning" role="alert">${error}</p>`}
+    <${Points} session=${session} />`;
+}
+
+/** What is shown below the strip. @param {{ session: string }} props */
+function Points({ session }) {
   const pair = useRead(() => compared.value);
-  const { entries, more, error } = useRead(() => timeline.value);
+  const { entries, more } = useRead(() => timeline.value);
   const first = useRead(() => marked.value);
   const point = useRead(() => selected.value);
-  if (!session) return html`<p class="empty">${t("inspector.noTask")}</p>`;
   if (pair) return html`<${Compared} key=${pair.map(({ snapshot }) => snapshot.id).join()} pair=${pair} />`;
-  if (!entries.length) return html`<${Pending} loaded=${{ value: null, error, reload: loadOlderPoints }} />`;
   const hasMark = first && html`<${Marked} first=${first} session=${session} />`;
   if (entries.some((entry) => entry.checkpoint_id === point)) {
     return html`${hasMark}<${State} key=${point} session=${session} entries=${entries} point=${point} />`;

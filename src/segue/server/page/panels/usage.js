@@ -1,11 +1,9 @@
 // @ts-check
 /** Tokens and cost of the last days, by day, agent, user or model, what of it is not known, and the limits. */
 import { get } from "../state/api.js";
-import { useRead } from "../state/signals.js";
-import { store } from "../state/store.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
-import { Pending, useLoaded } from "./parts/loaded.js";
+import { Pending, useChanges, useLoaded } from "./parts/loaded.js";
 import { costText } from "./parts/text.js";
 
 /**
@@ -27,9 +25,9 @@ const KINDS = ["day", "agent", "user", "model"];
 export default function Panel() {
   const [days, setDays] = useState(30);
   const [kind, setKind] = useState(/** @type {Kind} */ ("day"));
-  const ended = useRead(() => store.turns.value.map(({ value }) => value.status).join());
+  const changes = useChanges();
   const query = new URLSearchParams({ days: String(days), utc_offset: String(-new Date().getTimezoneOffset()) });
-  const loaded = useLoaded(() => get(`/api/usage?${query}`), [days, ended]);
+  const loaded = useLoaded(() => get(`/api/usage?${query}`), [days, changes]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {Usage} */
   const usage = loaded.value;

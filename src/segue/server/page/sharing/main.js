@@ -32,7 +32,12 @@ function SharedConversation() {
     load(null).then(setShared, fail);
   }, []);
   useEffect(() => void (shared && (document.title = `${titleOf(shared)} · Segue`)), [shared]);
-  if (problem) return html`<main class="empty" role="alert"><p>${problem}</p></main>`;
+  if (problem) {
+    return html`<main class="empty" role="alert">
+      <p>${problem}</p>
+      <button type="button" onClick=${() => location.reload()}>${t("turn.retry")}</button>
+    </main>`;
+  }
   if (!shared) return html`<main aria-busy="true"><div class="skeleton"></div></main>`;
   const add = (/** @type {Shared} */ { items, next }) =>
     setShared({ ...shared, items: [...items, ...shared.items], next });

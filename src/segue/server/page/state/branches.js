@@ -90,10 +90,11 @@ export function editState(session, checkpoint, state) {
 /** @param {string} path @param {Json} body */
 async function begin(path, body) {
   const headers = { "Idempotency-Key": sentKey.of(JSON.stringify([path, body])) };
+  const opened = store.opened.value;
   const row = await attempt(async () => valueOf(await request("POST", path, { body, headers })));
   if (!row) return false;
   sentKey.forget();
   await refreshLists();
-  goTo(row.session_id);
+  if (store.opened.value === opened) goTo(row.session_id);
   return true;
 }

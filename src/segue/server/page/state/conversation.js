@@ -7,9 +7,9 @@ import { attempt } from "./failures.js";
 import { showFilesOf, uploads } from "./files.js";
 import { leaveAll, refresh, watch } from "./live.js";
 import { requestKey } from "./message-key.js";
-import { goTo, nameSession } from "./router.js";
+import { goTo, nameSession, route } from "./router.js";
 import { refreshLists } from "./sessions.js";
-import { shownRow, store, turnOf } from "./store.js";
+import { isPlanned, shownRow, store, turnOf } from "./store.js";
 import { answer } from "./task-actions.js";
 import { ACTIVE, OPEN, turnOfRow, without } from "./turn.js";
 
@@ -29,6 +29,7 @@ export async function open(session) {
   showFilesOf(session, store.session.value);
   store.paging.value = { state: session ? "loading" : "none", older: null };
   store.session.value = session;
+  store.opened.value += 1;
   if (store.sought.value?.session !== session) store.sought.value = null;
   store.turns.value = [];
   if (!store.branches.value.some((each) => each.session_id === session)) store.branches.value = [];
@@ -61,6 +62,7 @@ async function load(session) {
  */
 export async function openTask(taskId) {
   const trace = await attempt(() => get(`/api/tasks/${encodeURIComponent(taskId)}?limit=1`));
+  if (route.value.task !== taskId) return;
   if (!trace) return goTo("");
   store.focus.value = taskId;
   goTo(trace.task.session_id);
@@ -129,9 +131,10 @@ export async function say(message) {
     return answer(turn, { answer: message, interrupt_id: question.interrupt_id });
   }
   if (!turn) {
+    const opened = store.opened.value;
     store.sending.value = message;
     const taken = await submit(newTask(message));
-    store.sending.value = "";
+    if (store.opened.value === opened) store.sending.value = "";
     return taken;
   }
   turn.value = { ...turn.value, pending: [...turn.value.pending, message] };
@@ -148,20 +151,24 @@ async function submit(said) {
   const attachments = uploads();
   const body = { ...said, attachments: attachments.map((file) => file.upload_id) };
   const headers = { "Idempotency-Key": sentKey.of(JSON.stringify(body)) };
-  const shown = store.session.value;
+  const opened = store.opened.value;
   const response = await attempt(() => request("POST", "/api/chat", { body, headers }));
   if (!response) return false;
   sentKey.forget();
-  if (store.session.value === shown) adopt(response, said.message, attachments);
-  else void response.body?.cancel(); // another session was opened meanwhile
+  if (store.opened.value === opened) adopt(response, said.message, attachments);
+  else {
+    void response.body?.cancel(); // another conversation was opened meanwhile
+    void refreshLists();
+  }
   return true;
 }
 
 /** @param {string} message */
 function newTask(message) {
-  const { session, agent, mode } = store;
+  const { session, agent, mode, reviewPlan } = store;
   const chosen = { agent_id: agent.value || null, mode: mode.value || null };
-  return { message, session_id: session.value || null, ...chosen, origin: "page" };
+  const review = reviewPlan.value && isPlanned() && { review_plan: true };
+  return { message, session_id: session.value || null, ...chosen, ...review, origin: "page" };
 }
 
 /** Show a stream's task. @param {Response} response @param {string} message @param {Attachment[]} attachments */

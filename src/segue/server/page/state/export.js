@@ -1,6 +1,7 @@
 // @ts-check
 /** A conversation as a file: Markdown to read, or the document that the service imports again. */
 import { get } from "./api.js";
+import { answerIn } from "./draft.js";
 import { attempt } from "./failures.js";
 import { t } from "../texts/index.js";
 
@@ -38,7 +39,7 @@ async function readTasks(session) {
 /** @param {string} title @param {TaskRow[]} tasks */
 function markdownOf(title, tasks) {
   const turns = tasks.map(({ message, agent_id: agent, result, error }) => {
-    const answer = result?.answer || error || "";
+    const answer = answerIn([result?.preamble ?? ""], result?.answer ?? "") || error || "";
     return `## ${t("turn.you")}\n\n${inert(message)}\n\n## ${agent}\n\n${inert(answer)}`;
   });
   return `${[`# ${inert(title.replaceAll("\n", " "))}`, ...turns].join("\n\n")}\n`;

@@ -14,6 +14,9 @@ export function participantsOf(message) {
   return { user: config.user_mode, bot: config.bot_mode, api: config.api_mode };
 }
 
+/** Whether each turn is what it was in another conversation. @param {string} message the configuration as JSON */
+export const isForced = (message) => Boolean(JSON.parse(message).reference);
+
 /** Whether a person speaks next as one of the participants. @param {import("./types.js").Turn} turn */
 export function isUtterance({ mode, question }) {
   return mode === CONVERSATION && question !== null && question.kind !== "approval";

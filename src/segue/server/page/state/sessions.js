@@ -75,6 +75,16 @@ export async function change(session, to) {
   await attempt(loadSessions);
 }
 
+/**
+ * Have the model name a session.
+ *
+ * @param {string} session
+ */
+export async function makeTitle(session) {
+  await attempt(() => send("POST", `/api/sessions/${encodeURIComponent(session)}/title`));
+  await attempt(loadSessions);
+}
+
 /** @param {string} session */
 export async function remove(session) {
   const done = await attempt(async () => {

@@ -11,6 +11,8 @@ import { remembered } from "./storage.js";
 export const store = {
   /** The session that is shown; empty for a new one. */
   session: signal(""),
+  /** How many conversations were opened so far: new ones share the empty name. */
+  opened: signal(0),
   /** @type {import("../vendor/signals-core.js").Signal<TurnSignal[]>} oldest first */
   turns: signal([]),
   /** The turn that is kept in view until the person scrolls; null for the latest one. */
@@ -46,6 +48,8 @@ export const store = {
   agent: signal(""),
   /** The mode that was chosen for the next messages; empty for the usual one. */
   mode: signal(""),
+  /** Whether the next plans are reviewed. */
+  reviewPlan: signal(false),
   /** The user's default mode. */
   preferred: signal(""),
 
@@ -93,6 +97,9 @@ export function chosenAgent() {
 export function nextMode() {
   return store.mode.value || usualMode();
 }
+
+/** Whether the next message's task makes a plan that can be reviewed. */
+export const isPlanned = () => ["auto", "react", "plan", "plan_react", "controller"].includes(nextMode());
 
 /** The mode of a message for which none is chosen. */
 export function usualMode() {

@@ -1,6 +1,6 @@
 // @ts-check
 /** A turn as its task's events describe it. */
-import { BREAK, NO_DRAFT, withCalled, withoutPending, withToken } from "./draft.js";
+import { answerIn, NO_DRAFT, withBreak, withCalled, withoutPending, withToken } from "./draft.js";
 import { entryOf, EXCHANGES } from "./exchanges.js";
 
 /** @import { Call, Frame, LedgerCall, TaskRow, Trace, Turn } from "./types.js" */
@@ -9,6 +9,12 @@ import { entryOf, EXCHANGES } from "./exchanges.js";
 export const ACTIVE = new Set(["pending", "running", "pausing"]);
 /** Statuses in which the session takes no other message. */
 export const OPEN = new Set([...ACTIVE, "waiting", "paused"]);
+
+/** How a call ended. @param {Record<string, unknown>} result */
+export function endOf(result) {
+  const failed = "error" in result;
+  return { failed, value: failed ? result.error : result.success };
+}
 
 /**
  * A turn that is known by its task's row only.
@@ -27,9 +33,10 @@ export function turnOfRow(row) {
     mode: result.mode || row.mode,
     model: row.model,
     status: row.status,
-    answer: result.answer ?? "",
+    answer: answerIn([result.preamble ?? ""], result.answer ?? ""),
     html: row.html ?? "",
     ...NO_DRAFT,
+    said: [],
     thinking: "",
     mark: 0,
     calls: [],
@@ -129,7 +136,7 @@ const FOLDS = {
   }),
   paused: (turn, { forked }) => ({ ...turn, ...NO_DRAFT, ...(forked && begunNow(turn)) }),
   resumed: (turn) => ({ ...withoutPending(turn), question: null, error: "", answer: "" }),
-  cancelled: (turn, { partial }) => ({ ...turn, answer: partial || turn.answer, draft: "" }),
+  cancelled: (turn, { partial }) => ({ ...turn, answer: answerIn(turn.said, partial) || turn.answer, draft: "" }),
   steered: (turn, { message }) => ({
     ...turn,
     entries: [...turn.entries, entryOf(turn, { note: message })],
@@ -143,13 +150,17 @@ const FOLDS = {
   thought: (turn, { text }) => withThought(turn, text),
   tool_call: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, null) }),
   tool_result: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, frame.result ?? {}) }),
+  agent_called: (turn, frame) => {
+    const called = frame.called_task_id;
+    return { ...turn, calls: turn.calls.map((call) => (call.key === keyOf(frame) ? { ...call, called } : call)) };
+  },
   plan_update: (turn, { goal, steps }) => ({ ...turn, goal, steps: (steps ?? []).map(stepOf) }),
   step_update: (turn, frame) => ({ ...turn, steps: withStep(turn.steps, frame) }),
   utterance: (turn, { utterance }) => ({
     ...turn,
     utterances: [...turn.utterances.slice(0, utterance.index), utterance],
   }),
-  answer: (turn, { answer }) => ({ ...turn, answer, draft: "" }),
+  answer: (turn, { answer }) => ({ ...turn, answer: answerIn(turn.said, answer), draft: "" }),
   error: (turn, { message, final }) => (final ? { ...turn, error: message } : turn),
   recursion_start: withBreak,
   thinking: (turn, { content, phase, call }) => {
@@ -158,10 +169,7 @@ const FOLDS = {
   },
   token: (turn, { content, trace_id }) =>
     turn.answer ? turn : { ...withToken(turn, content, trace_id), waiting: "" },
-  model_called: (turn, frame) => {
-    const thought = withThought(turn, frame.reply?.reasoning);
-    return turn.answer ? thought : withCalled(thought, frame);
-  },
+  model_called: (turn, frame) => withCalled(withThought(turn, frame.reply?.reasoning), frame),
   attempt_restarted: (turn, { trace_id }) => ({
     ...withoutPending(turn, trace_id),
     thinking: turn.thinking.slice(0, turn.mark),
@@ -174,12 +182,6 @@ function withThought(turn, text) {
   if (!text) return turn;
   const thinking = turn.connection ? turn.thinking : withBreak(turn).thinking + text;
   return { ...turn, thinking };
-}
-
-/** A round or a phase begins: what is thought next is a thought of its own. @param {Turn} turn */
-function withBreak(turn) {
-  const { thinking } = turn;
-  return thinking && !thinking.endsWith(BREAK) ? { ...turn, thinking: thinking + BREAK } : turn;
 }
 
 /** What a fork took over does not count as its time. @param {Turn} turn */
@@ -204,7 +206,7 @@ export function without(texts, text) {
  * @param {Record<string, unknown> | null} result
  */
 function withCall(calls, frame, result) {
-  const key = `${frame.trace_id || frame.step_id}:${frame.index}`;
+  const key = keyOf(frame);
   /** @type {Call} */
   const call = {
     key,
@@ -218,8 +220,11 @@ function withCall(calls, frame, result) {
     truncated: Boolean(frame.truncated),
   };
   const place = calls.findIndex((each) => each.key === key && each.result === null);
-  return place < 0 ? [...calls, call] : calls.with(place, call);
+  return place < 0 ? [...calls, call] : calls.with(place, { ...calls[place], ...call });
 }
+
+/** @param {Frame} frame */
+const keyOf = (frame) => `${frame.trace_id || frame.step_id}:${frame.index}`;
 
 /** @param {Record<string, any>} step */
 function stepOf(step) {

@@ -42,20 +42,23 @@
  *   question: string, calls: AskedCall[], problem: string, interrupt_id: string }} WaitingTask
  *
  * @typedef {{ key: string, scope: string, index: number, name: string, arguments: Json, result: Json | null,
- *   seconds: number, step: string, truncated: boolean }} Call
+ *   seconds: number, step: string, truncated: boolean,
+ *   called?: string }} Call `called` is the task of an agent that is the tool
  * @typedef {{ id: string, description: string, status: string, note: string }} Step
  * @typedef {{ index: number, role: "USER" | "BOT" | "API", text?: string, action?: string, action_input?: Json,
  *   status_code?: number, data?: unknown, controller?: string, seconds?: number }} Utterance
  * @typedef {{ id: string, session: string, message: string, attachments: Attachment[], agent: string,
  *   mode: string, model: string, status: string, answer: string, html: string,
- *   draft: string, kept: number, writer: string, thinking: string, mark: number, calls: Call[],
+ *   written: string, draft: string, kept: number, writer: string, said: string[],
+ *   thinking: string, mark: number, calls: Call[],
  *   utterances: Utterance[], goal: string, steps: Step[], pending: string[],
  *   question: Question | null, exchanges: Exchange[], entries: Entry[], error: string, rating: number | null,
  *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null,
  *   createdAt: number, updatedAt: number, idle: number, waiting: string,
  *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn
- *   One message, and what came of it. `draft` is the answer while it streams; of it `kept` characters
- *   stay when the call of the round `writer` is repeated. `thinking` is what streamed of the thoughts,
- *   `mark` its length at the last durable event; `seq` numbers that event. `pending` are notes on their way.
+ *   One message, and what came of it. `written` is what streamed of the answer; of it `kept` characters
+ *   stay when the call of the round `writer` is repeated. `draft` is that without the texts before calls, `said`,
+ *   which are thoughts. `thinking` is what is known of the thoughts, `mark` its length at the last durable event;
+ *   `seq` numbers that event. `pending` are notes on their way.
  */
 export {};

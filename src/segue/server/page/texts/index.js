@@ -90,7 +90,7 @@ export function moment(seconds) {
   const date = new Date(seconds * 1000);
   const isToday = date.toDateString() === new Date().toDateString();
   /** @type {Intl.DateTimeFormatOptions} */
-  const form = isToday ? { hour: "2-digit", minute: "2-digit" } : { month: "short", day: "numeric" };
+  const form = isToday ? { timeStyle: "short" } : { month: "short", day: "numeric" };
   return date.toLocaleString(document.documentElement.lang, form);
 }
 

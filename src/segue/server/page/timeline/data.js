@@ -1,8 +1,8 @@
 // @ts-check
 /** The timeline of the shown session: loaded again as its tasks go on, and the points that were chosen on it. */
 import { ApiError, get } from "../state/api.js";
+import { sentence } from "../state/failures.js";
 import { store } from "../state/store.js";
-import { t } from "../texts/index.js";
 import { effect, signal, untracked } from "../vendor/signals-core.js";
 
 /** @import { Json } from "../state/types.js" */
@@ -48,10 +48,11 @@ let isWhole = false;
 effect(() => {
   const session = store.session.value;
   const latest = store.turns.value.at(-1)?.value;
+  const isShown = store.panel.value === "timeline";
   void [latest?.seq, latest?.status];
   untracked(() => {
     if (timeline.value.session !== session) begin(session);
-    if (latest) void load();
+    if (isShown) void load();
   });
 });
 
@@ -106,8 +107,8 @@ async function read(path) {
   try {
     return await get(path);
   } catch (error) {
-    if (error instanceof ApiError) return { error: error.message || t("error.unreachable") };
-    throw error;
+    if (!(error instanceof ApiError)) reportError(error);
+    return { error: sentence(error) };
   }
 }
 

@@ -1,13 +1,11 @@
 // @ts-check
-/** The strip above a conversation: everything that happened in it, point by point, with its branches below. */
-import { IconButton } from "../components/icon-button.js";
+/** The strip of a conversation: everything that happened in it, point by point, with its branches below. */
 import { loadStyleSheets } from "../components/style-sheets.js";
 import { goTo } from "../state/router.js";
 import { useRead } from "../state/signals.js";
-import { remembered } from "../state/storage.js";
-import { openPanel, store } from "../state/store.js";
+import { store } from "../state/store.js";
 import { ACTIVE, OPEN } from "../state/turn.js";
-import { loadPanelTexts, moment, t } from "../texts/index.js";
+import { moment, t } from "../texts/index.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { compared, isMarked, loadOlderPoints, marked, selected, timeline } from "./data.js";
 import { onKey } from "./keys.js";
@@ -16,26 +14,15 @@ import { describe, Legend } from "./legend.js";
 
 /** @import { Layout, Point, Stop } from "./layout.js" */
 
-await Promise.all([loadStyleSheets("timeline", "timeline-marks"), loadPanelTexts()]);
-
-const hidden = remembered("timeline", "");
+await loadStyleSheets("timeline", "timeline-marks");
 
 export function Strip() {
-  const isHidden = useRead(() => Boolean(hidden.value));
   const { session, entries, more } = useRead(() => timeline.value);
   const [hovered, hover] = useState(/** @type {Point | Stop | null} */ (null));
-  if (!entries.length) return html`<div class="timeline" aria-hidden="true"></div>`;
-  const about = hovered && !isHidden ? describe(hovered) : "";
-  return html`<section class="timeline" aria-label=${t("timeline.label")} data-hidden=${isHidden}>
-    ${!isHidden && html`<${Tracks} key=${session} session=${session} entries=${entries} more=${more} hover=${hover} />`}
+  return html`<section class="timeline" aria-label=${t("timeline.label")}>
+    <${Tracks} key=${session} session=${session} entries=${entries} more=${more} hover=${hover} />
     <div class="timeline-foot">
-      ${about ? html`<p class="timeline-about">${about}</p>` : html`<${Legend} entries=${entries} />`}
-      <${IconButton}
-        class="timeline-fold"
-        icon="chevron"
-        label=${t(isHidden ? "timeline.show" : "timeline.hide")}
-        onClick=${() => (hidden.value = isHidden ? "" : "hidden")}
-      />
+      ${hovered ? html`<p class="timeline-about">${describe(hovered)}</p>` : html`<${Legend} entries=${entries} />`}
     </div>
   </section>`;
 }
@@ -187,7 +174,6 @@ function choose(session, { entry, turn }, isWith) {
   const isPair = isWith && shown && shown !== entry;
   compared.value = isPair ? [{ session, snapshot: shown }, { session, snapshot: entry }] : null;
   selected.value = entry.checkpoint_id;
-  openPanel("timeline");
   const place = store.turns.value.findIndex(({ value }) => value.id === entry.task_id);
   if (turn) document.querySelectorAll("#conversation article.turn")[place]?.scrollIntoView({ block: "nearest" });
 }

@@ -1,6 +1,5 @@
 // @ts-check
 /** The report of a backtest: what came out, how many tasks have each verdict, and each task that differs. */
-import { store } from "../../state/store.js";
 import { t } from "../../texts/index.js";
 import { html, useState } from "../../vendor/htm-preact.js";
 import { inline } from "./text.js";
@@ -65,18 +64,13 @@ function Notes({ report: { coverage, models, skipped, tasks }, agents }) {
     ${left > 0 && html`<p class="about">${t("backtest.skipped", { n: left })}</p>`}`;
 }
 
-/** Close the inspector where it covers the conversation. */
-function uncover() {
-  if (window.matchMedia("(max-width: 899px)").matches) store.panel.value = "";
-}
-
 /** @param {{ task: Task }} props */
 function TaskView({ task: { task_id: id, message, verdict, difference, effects, judged } }) {
   const changes = effectsOf(effects);
   const isShown = difference && !changes.some(({ name }) => isCallOf(difference, name));
   return html`<li data-verdict=${verdict}>
     <span class="chip">${t(`verdict.${verdict}`)}</span>
-    <a href=${`#/t/${encodeURIComponent(id)}`} onClick=${uncover}>${inline(message, 200)}</a>
+    <a href=${`#/t/${encodeURIComponent(id)}`}>${inline(message, 200)}</a>
     ${isShown && html`<${FirstDifference} difference=${difference} />`}
     ${changes.map((change, place) => html`<${Effect} key=${place} ...${change} />`)}
     ${judged && html`<p class="about">${t("backtest.judged", { reason: judged })}</p>`}

@@ -1,9 +1,10 @@
 // @ts-check
 /** What differs between two snapshots. */
+import { Value } from "../../components/call.js";
 import { t, textOf } from "../../texts/index.js";
 import { html } from "../../vendor/htm-preact.js";
 import { placeOf } from "./snapshot-entry.js";
-import { inline, Text } from "./text.js";
+import { inline } from "./text.js";
 
 /** @import { Json } from "../../state/types.js" */
 /** @import { Snapshot } from "../../timeline/data.js" */
@@ -37,7 +38,7 @@ export function Difference({ found, a, b }) {
             <b>${each.name}</b>
             <span class="about">${inline(each.a ?? "–", 40)} → ${inline(each.b ?? "–", 40)}</span>
           </summary>
-          <${Text} label="A" value=${each.a ?? "–"} /><${Text} label="B" value=${each.b ?? "–"} />
+          <${Value} label="A" value=${each.a ?? "–"} /><${Value} label="B" value=${each.b ?? "–"} />
         </details>`,
       )}
     </section>`}
@@ -84,7 +85,7 @@ function OnlyOn({ title, sides, line }) {
       const [summary, value] = line(entry);
       return html`<details key=${place} class="only" data-side=${side}>
         <summary><span class="side">${side.toUpperCase()}</span>${summary}</summary>
-        <${Text} value=${value} />
+        <${Value} value=${value} />
       </details>`;
     })}
   </section>`;

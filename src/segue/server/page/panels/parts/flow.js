@@ -1,5 +1,6 @@
 // @ts-check
 /** Flows of a controller, as a task's events tell of them. */
+import { endOf } from "../../state/turn.js";
 
 /** @import { Frame } from "../../state/types.js" */
 /**
@@ -70,8 +71,8 @@ const TELLS = {
  * @param {number} [seconds]
  */
 function settle(round, result, seconds = 0) {
-  const isFailed = "error" in result;
-  round.state = isFailed ? "failed" : "";
-  round.outcome = isFailed ? result.error : result.success;
+  const { failed, value } = endOf(result);
+  round.state = failed ? "failed" : "";
+  round.outcome = value;
   round.seconds += seconds;
 }

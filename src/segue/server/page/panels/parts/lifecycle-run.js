@@ -32,14 +32,10 @@ const TELLS = {
     run.context = { rules, knowledge, tools };
   },
   task_decomposed: (run, { tasks }) => {
-    run.subtasks = tasks.map((/** @type {Record<string, any>} */ task) => ({
-      id: String(task.id),
-      description: task.description,
-      priority: task.priority,
-      dependencies: task.dependencies ?? [],
-      status: "pending",
-      outcome: "",
-    }));
+    run.subtasks = tasks.map(pending);
+  },
+  task_spawned: (run, { task_id: id, ...task }) => {
+    run.subtasks = [...run.subtasks, pending({ ...task, id })];
   },
   task_started: (run, { task_id: id }) => settle(run, id, "running", ""),
   task_completed: (run, { task_id: id, result }) => settle(run, id, "done", result),
@@ -48,6 +44,14 @@ const TELLS = {
     run.error = error;
   },
 };
+
+/**
+ * @param {Record<string, any>} task
+ * @returns {Subtask}
+ */
+function pending({ id, description, priority, dependencies }) {
+  return { id: String(id), description, priority, dependencies: dependencies ?? [], status: "pending", outcome: "" };
+}
 
 /**
  * @param {Run} run

@@ -2,6 +2,9 @@
 /** What a panel shows of the service: loaded when it opens, and again whenever its inputs change. */
 import { loadStyleSheets } from "../../components/style-sheets.js";
 import { ApiError } from "../../state/api.js";
+import { sentence } from "../../state/failures.js";
+import { useRead } from "../../state/signals.js";
+import { store } from "../../state/store.js";
 import { t } from "../../texts/index.js";
 import { html, useEffect, useRef, useState } from "../../vendor/htm-preact.js";
 
@@ -32,6 +35,7 @@ export function useLoaded(load, inputs) {
     now.isStale = true;
     if (now.isBusy) return;
     now.isBusy = true;
+    setState((before) => (before.value === null ? { value: null, error: "" } : before));
     while (now.isStale && !now.isGone) {
       now.isStale = false;
       const found = await outcomeOf(now.load);
@@ -49,6 +53,11 @@ export function useLoaded(load, inputs) {
   return { ...state, reload: () => void reload() };
 }
 
+/** What changes whenever a conversation does: an input of what is loaded of all of them. */
+export function useChanges() {
+  return useRead(() => store.sessions.value?.map((row) => `${row.status}${row.updated_at}`).join() ?? "");
+}
+
 /**
  * @template T
  * @param {() => Promise<T>} load
@@ -57,8 +66,8 @@ async function outcomeOf(load) {
   try {
     return { value: await load(), error: "" };
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    return { value: null, error: error.message || t("error.unreachable") };
+    if (!(error instanceof ApiError)) reportError(error);
+    return { value: null, error: sentence(error) };
   }
 }
 

@@ -1,6 +1,7 @@
 // @ts-check
 /** Parts of the panels of rehearsals and backtests, both of which run in the background. */
 import { Icon } from "../../components/icon.js";
+import { pageAddress } from "../../state/router.js";
 import { t } from "../../texts/index.js";
 import { html, useEffect } from "../../vendor/htm-preact.js";
 
@@ -16,9 +17,9 @@ export function useRunning(isRunning, reload) {
   }, [isRunning]);
 }
 
-/** @param {{ label: string, close: () => void }} props */
-export function Back({ label, close }) {
-  return html`<button type="button" class="back" onClick=${close}>${label}</button>`;
+/** @param {{ label: string, page: string }} props */
+export function Back({ label, page }) {
+  return html`<a class="button back" href=${pageAddress(page)}>${label}</a>`;
 }
 
 /** How far it is. @param {{ isRunning: boolean, text: string }} props */

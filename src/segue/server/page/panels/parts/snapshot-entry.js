@@ -1,6 +1,7 @@
 // @ts-check
 /** One snapshot of a session: what happened up to it, and what can be done from there. */
 import { Icon } from "../../components/icon.js";
+import { brief } from "../../components/readable.js";
 import { send } from "../../state/api.js";
 import { attempt } from "../../state/failures.js";
 import { goTo } from "../../state/router.js";
@@ -69,7 +70,7 @@ function Line({ each }) {
 
 /** @param {Happened} each */
 function aboutOf({ type, text = "", arguments: given = {} }) {
-  if (type === "call") return inline(given, 90);
+  if (type === "call") return inline(brief(given), 90);
   return inline(type === "answer" ? text.replace(/\*\*|^#+ |`/gm, "") : text, 160);
 }
 

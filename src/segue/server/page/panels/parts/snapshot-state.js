@@ -1,5 +1,6 @@
 // @ts-check
 /** A point of the timeline: what happened up to it, what it holds, and what can be done from there. */
+import { Value } from "../../components/call.js";
 import { Icon } from "../../components/icon.js";
 import { IconButton } from "../../components/icon-button.js";
 import { get } from "../../state/api.js";
@@ -12,7 +13,7 @@ import { Pending, useLoaded } from "./loaded.js";
 import { EditForm } from "./snapshot-edit.js";
 import { fork, placeOf, Story } from "./snapshot-entry.js";
 import { UndoForm } from "./snapshot-undo.js";
-import { inline, Text } from "./text.js";
+import { inline } from "./text.js";
 
 /** @import { Json } from "../../state/types.js" */
 /** @import { Snapshot } from "../../timeline/data.js" */
@@ -94,14 +95,14 @@ function Contents({ held: { messages, plan, results, state, prompt } }) {
     ${memory.length > 0 &&
     html`<section>
       <h4>${t("panel.memory")}</h4>
-      ${memory.map((name) => html`<${Text} key=${name} label=${name} value=${state[name]} />`)}
+      ${memory.map((name) => html`<${Value} key=${name} label=${name} value=${state[name]} />`)}
     </section>`}
     <${Listed} title=${t("difference.state")} items=${others}
       line=${(/** @type {[string, unknown]} */ [name, value]) => [`${name}: ${inline(value, 60)}`, value]} />
     ${prompt &&
     html`<section>
       <h4>${t("difference.prompt")}</h4>
-      <details><summary>${inline(prompt, 70)}</summary><${Text} value=${prompt} /></details>
+      <details><summary>${inline(prompt, 70)}</summary><${Value} value=${prompt} /></details>
     </section>`}`;
 }
 
@@ -127,7 +128,7 @@ function Listed({ title, items, line }) {
     <h4>${title} <span class="about">${items.length}</span></h4>
     ${items.map((item, place) => {
       const [summary, value] = line(item);
-      return html`<details key=${place}><summary>${summary}</summary><${Text} value=${value} /></details>`;
+      return html`<details key=${place}><summary>${summary}</summary><${Value} value=${value} /></details>`;
     })}
   </section>`;
 }

@@ -1,9 +1,9 @@
 // @ts-check
 /** One row of a timeline: what it is, when it ran, and on demand what it was about. */
+import { Value } from "../../components/call.js";
 import { Icon } from "../../components/icon.js";
 import { duration } from "../../texts/index.js";
 import { html, useState } from "../../vendor/htm-preact.js";
-import { Text } from "./text.js";
 
 /** @import { Axis, Row } from "./spans.js" */
 
@@ -21,7 +21,7 @@ export function SpanRow({ row, axis }) {
     ${details.length
       ? html`<details onToggle=${(/** @type {Event} */ event) => setOpen(isShown(event))}>
           <summary>${summary}</summary>
-          ${isOpen && details.map(([name, value]) => html`<${Text} key=${name} label=${name} value=${value} />`)}
+          ${isOpen && details.map(([name, value]) => html`<${Value} key=${name} label=${name} value=${value} />`)}
         </details>`
       : html`<div class="summary">${summary}</div>`}
   </li>`;

@@ -1,6 +1,7 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
 import { decidedBy } from "../../state/persons.js";
+import { endOf } from "../../state/turn.js";
 import { dateTime, reasonOf, t, textOf } from "../../texts/index.js";
 import { costText, inline } from "./text.js";
 
@@ -86,17 +87,20 @@ const ROWS = {
     state: "running",
     details: [[t("call.arguments"), given]],
   }),
-  tool_result: ({ name, arguments: given, result }) => ({
-    kind: "tool",
-    isLong: true,
-    label: name,
-    about: inline(given),
-    state: "error" in result ? "failed" : "",
-    details: [
-      [t("call.arguments"), given],
-      "error" in result ? [t("call.error"), result.error] : [t("call.result"), result.success],
-    ],
-  }),
+  tool_result: ({ name, arguments: given, result }) => {
+    const { failed, value } = endOf(result);
+    return {
+      kind: "tool",
+      isLong: true,
+      label: name,
+      about: inline(given),
+      state: failed ? "failed" : "",
+      details: [
+        [t("call.arguments"), given],
+        [t(failed ? "call.error" : "call.result"), value],
+      ],
+    };
+  },
   branch_start: ({ branch, arguments: given }) => ({
     kind: "mode",
     label: t("trace.branch", { name: branch }),

@@ -1,25 +1,7 @@
 // @ts-check
-/** A value as text, short at first. */
+/** Values in one line, and costs. */
+import { brief } from "../../components/readable.js";
 import { t } from "../../texts/index.js";
-import { html, useState } from "../../vendor/htm-preact.js";
-
-/** Characters that are shown at first. */
-const SHORT = 800;
-
-/** @param {{ value: unknown, label?: string }} props */
-export function Text({ value, label = "" }) {
-  const [isLong, setLong] = useState(false);
-  const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
-  const isCut = text.length > SHORT && !isLong;
-  return html`<div class="text">
-    ${label && html`<h4>${label}</h4>`}
-    <pre tabindex="0">${isCut ? `${text.slice(0, SHORT)}…` : text}</pre>
-    ${text.length > SHORT &&
-    html`<button type="button" class="quiet" onClick=${() => setLong(!isLong)}>
-      ${t(isLong ? "call.showLess" : "call.showAll")}
-    </button>`}
-  </div>`;
-}
 
 /**
  * A value in one line, for a summary.
@@ -28,7 +10,7 @@ export function Text({ value, label = "" }) {
  * @param {number} [most]
  */
 export function inline(value, most = 120) {
-  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  const text = typeof value === "string" ? value : brief(value);
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most)}…` : line;
 }

@@ -1,0 +1,3 @@
+"""Pages are also tried at a terminal."""
+
+from tests.cli.conftest import shell as shell
