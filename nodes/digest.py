@@ -506,8 +506,10 @@ def _kind_of(words: str, sentence: str) -> Kind | None:
 
 
 def _has_identifier(sentence: str) -> bool:
-    """Whether a word of it is a code, an address, a link, a path or a long number."""
+    """Whether a word of it is a code, an address, a link, a path or a long number; one too long to be shown is data."""
     for word in sentence.split():
+        if len(word) > _ENTRY_CHARS:
+            continue
         each = word.strip(".,;:!?()[]\"'“”，。；：（）")
         digits = sum(map(str.isdigit, each))
         letters = any(char.isascii() and char.isalpha() for char in each)
