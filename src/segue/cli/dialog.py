@@ -250,7 +250,7 @@ class Conversation:
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
-        if paused and task.status not in ("paused", "cancelled"):
+        if paused and task.status not in (TaskStatus.PAUSED, TaskStatus.CANCELLED):
             return self._report_resumed_elsewhere(task)
         turn = await self._judge(task, interrupted=interrupts.count > 0)
         if following := self.following:
@@ -333,7 +333,7 @@ class Conversation:
         """Close the view of a task that stopped, or keep it if a person is asked."""
         view = self._shown()
         question = None
-        if task.status == "waiting":
+        if task.status == TaskStatus.WAITING:
             view.rest()
             question = await self.app.question(task.task_id)
             if can_ask() and not self.as_json and not interrupted:
@@ -354,7 +354,7 @@ class Conversation:
         self.console.print()
         if unknown := unknown_calls(task, symbols_for(self.console), self._language(task)):
             print_prose(self.console, unknown)
-        if task.status in ("done", "error") and task.result:
+        if task.status in (TaskStatus.DONE, TaskStatus.ERROR) and task.result:
             print_prose(self.console, status_line(task, self.seconds, self._language(task)))
             if self.framed and self.settings.database != IN_MEMORY:
                 self.print_continue_hint(task)
@@ -377,14 +377,14 @@ class Conversation:
         if question:
             return self.report_waiting(task, question)
         match task.status:
-            case "done":
+            case TaskStatus.DONE:
                 if (task.result or {}).get("malformed"):
                     print_note(sentence("malformed", language))
                 return 0
-            case "paused":
+            case TaskStatus.PAUSED:
                 print_error(task.error or sentence("paused", language), resume)
                 return FAILED if task.error else PAUSED
-            case "cancelled":
+            case TaskStatus.CANCELLED:
                 print_error(sentence("accepts_next", language))
             case status:
                 hints = [] if task.result else [resume]
@@ -487,7 +487,7 @@ def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = F
             print_error(
                 sentence_of(refused, settings), *loop.run(alternatives(talk.app, talk.settings, refused, message))
             )
-            code = WAITING if isinstance(refused, TaskUnfinished) and refused.status == "waiting" else FAILED
+            code = WAITING if isinstance(refused, TaskUnfinished) and refused.status == TaskStatus.WAITING else FAILED
     return loop.leave(code)
 
 

@@ -10,7 +10,7 @@ from ..core.calls import REVIEW_PLAN, WAIT
 from ..core.errors import TaskUnfinished, ThreadBusy
 from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
-from ..core.task import ACTIVE
+from ..core.task import ACTIVE, TaskStatus
 from .exits import sentence_of
 from .lookup import agent_is_remembered
 from .settings import MOST, Settings, continue_command, places, send_command, task_command
@@ -129,7 +129,7 @@ def _cancel(settings: Settings, task_id: str) -> str:
 
 def _unfinished(settings: Settings, task: "Task", message: str) -> list[str]:
     cancel = _choice(settings.say("cancel_it"), _cancel(settings, task.task_id))
-    if task.status == "waiting":
+    if task.status == TaskStatus.WAITING:
         return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task.task_id)), *cancel]
     steer = send_command(settings, message, "--session", task.session_id, "--steer")
     return [

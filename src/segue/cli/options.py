@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..core.bounds import MOST_SECONDS
+from ..core.task import ANYBODY
 from .settings import DEFAULT_DATABASE, FOLDERS_AGENTS, Settings
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
@@ -213,7 +214,7 @@ class MessageOptions:
     agent: Agent = ""
     agents: Agents = ""
     model: Model = ""
-    user: User = "default"
+    user: User = ANYBODY
     wait: Wait = 0.0
     steer: Steer = False
     remember: Remember = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.environment import foreign_scheme, is_server, without_password
 from ..core.errors import DatabaseUnavailable
+from ..core.task import ANYBODY
 from ..prompts.catalogue import Language, language_named, language_of, sentence
 from .output import keep_output
 
@@ -37,7 +38,7 @@ class Settings:
     agent: str = ""
     mode: str = ""
     model: str = ""
-    user: str = "default"
+    user: str = ANYBODY
     session: str = ""
     wait: float = 0.0
     """Waits up to this many seconds if the session is busy."""
@@ -307,7 +308,7 @@ def _chosen(settings: Settings) -> list[str]:
     given = {
         "--agent": settings.agent,
         "--model": settings.model,
-        "--user": "" if settings.user == "default" else settings.user,
+        "--user": "" if settings.user == ANYBODY else settings.user,
         "--language": "" if settings.language == os.environ.get("SEGUE_LANGUAGE") else settings.language,
     }
     return [word for option, value in given.items() if value for word in (option, value)]

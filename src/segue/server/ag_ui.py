@@ -328,7 +328,7 @@ async def begin_run(service: Service, tenant: Tenant, agent: str, run: RunInput,
         if latest is None:
             raise InvalidMessage(NO_RUN)
         return await _resume(service, tenant, latest, run.resume, key)
-    question = await app.question(latest.task_id) if latest and latest.status == "waiting" else {}
+    question = await app.question(latest.task_id) if latest and latest.status == TaskStatus.WAITING else {}
     heard = await _heard(service, tenant, thread_id, last, attempts) if last else None
     if last is None or heard or (question and last.role == "user" and CLIENT_CALLS not in question):
         return await _show(service, latest, question, heard)
@@ -718,11 +718,11 @@ class Translation:
         )
 
     def _outcome(self, result: Json, pending: list[str]) -> RunFinishedOutcome:
-        if result["status"] == "done" or pending:
+        if result["status"] == TaskStatus.DONE or pending:
             return RunFinishedSuccessOutcome(pending_tool_call_ids=pending or None)
-        if result["status"] == "cancelled":
+        if result["status"] == TaskStatus.CANCELLED:
             return RunFinishedCancelledOutcome()
-        if result["status"] != "waiting":
+        if result["status"] != TaskStatus.WAITING:
             message = stop_notice(result["status"], self._language)
             paused = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="segue:paused", message=message)
             return RunFinishedInterruptOutcome(interrupts=[paused])
@@ -844,7 +844,7 @@ class Translation:
     def _suspend_agents(self, result: Json) -> Iterator[BaseEvent]:
         """End the agents in this run that did not end; one that waits or is paused goes on in a later run."""
         for named in self._agents:
-            if result["status"] in ("waiting", "paused"):
+            if result["status"] in (TaskStatus.WAITING, TaskStatus.PAUSED):
                 yield SubagentFinishedEvent(subagent_run_id=named, outcome=SubagentFinishedSuspendedOutcome())
             else:
                 yield SubagentErrorEvent(subagent_run_id=named, message=stop_notice(result["status"], self._language))

@@ -227,7 +227,7 @@ class Completion:
 
     def _complete(self, result: Json) -> str:
         """The sentence for a client that has all of the answer and asks for the rest."""
-        if not self.shown or result["status"] != "done":
+        if not self.shown or result["status"] != TaskStatus.DONE:
             return ""
         self.sent = (BREAK if self.is_appended else "") + stop_notice("done", self.row.reply_language)
         return self.sent
@@ -254,9 +254,9 @@ class Completion:
     def text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
         language = self.row.reply_language
-        if result["status"] == "done":
+        if result["status"] == TaskStatus.DONE:
             return self._reply.own(str(result["answer"]))
-        if result["status"] != "waiting":
+        if result["status"] != TaskStatus.WAITING:
             answer = self._reply.own(str(result["answer"])) or ("" if self._as_json else self._reply.text)
             return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
@@ -334,7 +334,7 @@ async def _chunks(
 async def result_of(service: Service, tenant: Tenant, completion: Completion) -> Json:
     """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
     result = await outcome(service.app, tenant, completion.row.task_id)
-    if service.draining and service.settings.resume and result["status"] == "paused":
+    if service.draining and service.settings.resume and result["status"] == TaskStatus.PAUSED:
         completion.resumed = (await service.app.task(result["task_id"])).resumes_itself
     return result
 

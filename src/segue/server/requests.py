@@ -77,7 +77,7 @@ async def submit_results(
                 return known
         except KeyUsed:
             raise Problem(409, "ResultGiven") from None
-    question = await service.app.question(task_id) if task.status == "waiting" else {}
+    question = await service.app.question(task_id) if task.status == TaskStatus.WAITING else {}
     waiting = [call["id"] for call in question.get(CLIENT_CALLS, ())]
     results = {call_id: text for call_id, text in sent.items() if call_id in waiting}
     if not waiting or (sent and not results):
@@ -121,7 +121,7 @@ def _task_of(named: str) -> str:
 
 def waiting_calls(result: Json) -> Sequence[Json]:
     """The calls that the client is to carry out, where the task of that result waits with some."""
-    return (result.get("question") or {}).get(CLIENT_CALLS, ()) if result["status"] == "waiting" else ()
+    return (result.get("question") or {}).get(CLIENT_CALLS, ()) if result["status"] == TaskStatus.WAITING else ()
 
 
 async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str, str]) -> Task:
@@ -713,17 +713,17 @@ class Segment:
         if not self.is_last:
             return "completed"
         match self.row.status:
-            case "done" if (self.row.result or {}).get("truncated"):
+            case TaskStatus.DONE if (self.row.result or {}).get("truncated"):
                 return "incomplete"
-            case "done" | "waiting":
+            case TaskStatus.DONE | TaskStatus.WAITING:
                 return "completed"
-            case "error":
+            case TaskStatus.ERROR:
                 return "failed"
-            case "cancelled":
+            case TaskStatus.CANCELLED:
                 return "cancelled"
-            case "pending":
+            case TaskStatus.PENDING:
                 return "queued"
-            case "paused":
+            case TaskStatus.PAUSED:
                 return "queued" if self.row.resumes_itself else "incomplete"
         return "in_progress"
 
@@ -733,7 +733,7 @@ class Segment:
             return None
         if self.end:
             return "steered"
-        return "max_output_tokens" if self.row.status == "done" else PAUSED
+        return "max_output_tokens" if self.row.status == TaskStatus.DONE else PAUSED
 
     @property
     def is_over(self) -> bool:

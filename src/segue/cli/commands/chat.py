@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
 from ...core.records import SessionFilter, Task
-from ...core.task import OPEN, check_session
+from ...core.task import OPEN, TaskStatus, check_session
 from ...core.timeline import SHORT
 from ..dialog import ConversationLoop, is_command
 from ..exits import sentence_of
@@ -126,7 +126,7 @@ class ChatCommands:
             task = self._latest()
             print_error(
                 sentence_of(error, self._settings),
-                self._text("hint_waiting" if task and task.status == "waiting" else "hint"),
+                self._text("hint_waiting" if task and task.status == TaskStatus.WAITING else "hint"),
             )
         except ThreadBusy as error:
             if task := self._latest():
@@ -231,7 +231,7 @@ class ChatCommands:
             self._print_effects(back)
             self._move_to(session)
             if task and task.status in OPEN:
-                self._say(self._text("hint_waiting" if task.status == "waiting" else "hint"))
+                self._say(self._text("hint_waiting" if task.status == TaskStatus.WAITING else "hint"))
         return True
 
     def _edit(self, text: str) -> bool:

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...core.errors import UnknownTask
+from ...core.task import ANYBODY
 from .. import options
 from ..exits import USAGE
 from ..lookup import ask
@@ -39,7 +40,7 @@ LIST = "list"
 
 
 def preferences(
-    user: OfUser = "default",
+    user: OfUser = ANYBODY,
     mode: DefaultMode = None,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -126,7 +127,7 @@ memory = typer.Typer(
 
 @memory.command(LIST)
 def list_files(
-    user: OfUser = "default", db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+    user: OfUser = ANYBODY, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
 ) -> None:
     """List the memory files."""
     from ..views.tables import print_memory_files
@@ -139,7 +140,7 @@ def list_files(
 @memory.command()
 def show(
     name: FileName,
-    user: OfUser = "default",
+    user: OfUser = ANYBODY,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
@@ -151,9 +152,7 @@ def show(
 
 
 @memory.command()
-def facts(
-    user: OfUser = "default", db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
-) -> None:
+def facts(user: OfUser = ANYBODY, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
     """List what a user said of themselves."""
     from ..views.tables import print_facts
 
@@ -170,7 +169,7 @@ def facts(
 def edit(
     key: FactKey,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The words that replace it.")],
-    user: OfUser = "default",
+    user: OfUser = ANYBODY,
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
     """Replace the words of what a user said of themselves."""
@@ -184,7 +183,7 @@ def forget(
     task: OfTask = "",
     file: OfFile = "",
     fact: OfFact = "",
-    user: OfUser = "default",
+    user: OfUser = ANYBODY,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
@@ -214,7 +213,7 @@ def forget(
 
 @memory.command()
 def clear(
-    user: OfUser = "default",
+    user: OfUser = ANYBODY,
     yes: Yes = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,

@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...core.bounds import MOST_COUNT
 from ...core.errors import ConfigurationError
+from ...core.task import TaskStatus
 from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import find_session, for_session, named
@@ -17,7 +18,7 @@ from ..views.console import indented, print_note, printable
 
 if TYPE_CHECKING:
     from ...testing.cassette import Cassette, LiveTurn, Replay
-    from ...testing.cassette.cassette import ToolCall
+    from ...testing.cassette.cassette import Level, ToolCall
 
 Out = Annotated[
     Path,
@@ -92,9 +93,7 @@ def record(
     echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
 
 
-async def _recorded(
-    settings: Settings, session: str, redact: list[str], level: Literal["requests", "calls"]
-) -> "Cassette":
+async def _recorded(settings: Settings, session: str, redact: list[str], level: "Level") -> "Cassette":
     from ...testing.cassette import record as recorded
 
     async with settings.reopened() as app:
@@ -161,7 +160,7 @@ def _report(settings: Settings, made: "Replay") -> int:
     if last.question:
         print_note(settings.say("replay_waits"))
         return WAITING
-    return 0 if last.status == "done" else FAILED
+    return 0 if last.status == TaskStatus.DONE else FAILED
 
 
 def _print_turn(settings: Settings, cassette: "Cassette", turn: "LiveTurn") -> None:

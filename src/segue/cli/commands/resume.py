@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Task
+from ...core.task import TaskStatus
 from ...prompts.catalogue import sentence, word
 from ..dialog import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, sentence_of
@@ -99,7 +100,8 @@ class Batch:
 
     async def _to_answer(self) -> list[Task]:
         """The tasks that wait for a person, those that did so before among them."""
-        waiting = [thread.session_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
+        sessions = await self.app.sessions.list()
+        waiting = [session.session_id for session in sessions if session.status == TaskStatus.WAITING]
         return [task for thread_id in waiting if (task := await self.app.tasks.newest(thread_id))]
 
     async def _one(self, row: Task, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:

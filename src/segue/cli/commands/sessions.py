@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...core.bounds import MOST_COUNT
+from ...core.task import TaskStatus
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
@@ -223,7 +224,7 @@ def _next_command(settings: Settings, session: str, task: "Task | None") -> list
         return [settings.say("to_continue"), continue_command(settings, session)]
     if task.is_over:
         return [*continue_hint(settings, task)]
-    verb = "answer" if task.status == "waiting" else "resume"
+    verb = "answer" if task.status == TaskStatus.WAITING else "resume"
     return [settings.say("to_continue"), task_command(settings, verb, task.task_id)]
 
 

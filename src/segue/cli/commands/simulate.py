@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...core.bounds import MOST_COUNT
+from ...core.task import TaskStatus
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..output import echo
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ...testing.rehearsal.batch import BatchResult, Manifest, Progress
     from ...testing.rehearsal.report import Comparison, Report
 
-_CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
+_CODES: Mapping[str, int] = {TaskStatus.DONE: 0, TaskStatus.WAITING: WAITING, TaskStatus.PAUSED: PAUSED}
 _UNSCRIPTED = ("dummy_user", "input_user", "llm_profile", "llm_oow", "rule_user")
 _UNPLAYED = ("dummy_user", "input_user", "scripted_user", "rule_user")
 _OWN = "or your own as module:attribute"
@@ -200,8 +202,8 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
     try:
         status = asyncio.run(_run(settings, config, session, file))
     except KeyboardInterrupt:
-        status = "paused"
-    if status != "done":
+        status = TaskStatus.PAUSED
+    if status != TaskStatus.DONE:
         print_note(settings.say("unended", command=simulate_command(settings, session, log)))
     return _CODES.get(status, FAILED)
 
@@ -235,7 +237,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             person=partial(_asked, app, session),
         )
         status = (await app.task(conversation.task_id)).status
-        if status == "waiting":
+        if status == TaskStatus.WAITING:
             await _print_hints(app, settings, conversation)
     write_log(conversation, file, time=time)
     if conversation.config.reference and conversation.ending:

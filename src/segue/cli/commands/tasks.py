@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from ...core.errors import TaskError
+from ...core.task import TaskStatus
 from .. import options
 from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
@@ -125,9 +126,9 @@ def pause(
     settings, name = Settings(db, agents), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, app.pause))
-    said = {"paused": "task_paused", "done": "task_ended"}.get(task.status, "task_pausing")
+    said = {TaskStatus.PAUSED: "task_paused", TaskStatus.DONE: "task_ended"}.get(task.status, "task_pausing")
     echo(settings.say(said, task_id=task.task_id))
-    if task.status != "done":
+    if task.status != TaskStatus.DONE:
         echo(task_command(settings, "resume", task.task_id))
 
 

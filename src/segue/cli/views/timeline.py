@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.records import Json, Task
-from ...core.task import OPEN
+from ...core.task import OPEN, TaskStatus
 from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry, Undone
 from ...prompts.catalogue import label, sentence, word
 from ..settings import continue_command, task_command
@@ -204,6 +204,6 @@ def print_fork(
         console.print(Text(line), soft_wrap=True)
     command = continue_command(settings, session)
     if task and task.status in OPEN:
-        command = task_command(settings, "answer" if task.status == "waiting" else "resume", task.task_id)
+        command = task_command(settings, "answer" if task.status == TaskStatus.WAITING else "resume", task.task_id)
     console.print(Text(settings.say("to_continue")))
     console.print(Text(f"  {printable(command)}"), soft_wrap=True)

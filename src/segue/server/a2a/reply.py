@@ -84,16 +84,16 @@ class Description:
     def status(self, result: Json) -> TaskStatus:
         """The state, with what a person is asked or why it failed."""
         status = str(result["status"])
-        if status == "paused" and self._row.requested is None:
-            status = "running"  # the service stops, and continues it when it starts again
+        if status == RowStatus.PAUSED and self._row.requested is None:
+            status = RowStatus.RUNNING  # the service stops, and continues it when it starts again
         message = None
-        if status == "waiting":
+        if status == RowStatus.WAITING:
             asked = result["question"]
             message = self._message(asked["interrupt_id"], reply_notice(asked, self._language))
             message.metadata.update({"interrupt_id": asked["interrupt_id"]})
-        elif status == "error":
+        elif status == RowStatus.ERROR:
             message = self._message("error", str(result.get("error") or ""))
-        elif status in ("paused", "cancelled"):
+        elif status in (RowStatus.PAUSED, RowStatus.CANCELLED):
             message = self._message(status, stop_notice(status, self._language))
         return self._status(_STATES[RowStatus(status)], message)
 

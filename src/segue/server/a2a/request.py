@@ -18,7 +18,7 @@ from a2a.utils.errors import (
 
 from ...core.message import ReplyOptions
 from ...core.records import RequestKey, Task, is_short_id
-from ...core.task import ENDED, TaskStatus
+from ...core.task import ANYBODY, ENDED, TaskStatus
 from ...prompts.protocols import answer_of, verdict_of
 from ..continuation import TRY_SECONDS, Attempts
 from ..errors import Problem
@@ -93,7 +93,7 @@ async def begin(
         key,
         session_id=thread_id,
         agent=agent,
-        user_id=tenant.stored("default"),
+        user_id=tenant.stored(ANYBODY),
         files=_files(message),
         reply_options=options or ReplyOptions(),
         origin="a2a",
@@ -152,7 +152,7 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         key,
         session_id=row.session_id,
         agent=row.agent_id,
-        user_id=tenant.stored("default"),
+        user_id=tenant.stored(ANYBODY),
         files=_files(message),
         origin="a2a",
         steer=True,

@@ -36,7 +36,7 @@ from ...core.events import (
 )
 from ...core.message import kind_of
 from ...core.records import Json, Session, Task
-from ...core.task import ANYBODY
+from ...core.task import ANYBODY, TaskStatus
 from ...prompts.protocols import reply_notice, with_choices
 from ...runtime.reply import (
     Added,
@@ -428,7 +428,7 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
 
 async def _question(service: Service, segment: Segment) -> Json | None:
     """What the response's task asks a person, while it waits."""
-    if not segment.is_last or segment.row.status != "waiting":
+    if not segment.is_last or segment.row.status != TaskStatus.WAITING:
         return None
     try:
         return await service.app.question(segment.task_id)

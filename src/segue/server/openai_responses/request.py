@@ -16,7 +16,7 @@ from ...core.context import Ids
 from ...core.errors import InvalidAnswer
 from ...core.message import AnswerFormat, ReplyOptions
 from ...core.records import Json, RequestKey, Task
-from ...core.task import ENDED, OPEN
+from ...core.task import ENDED, OPEN, TaskStatus
 from ...prompts.protocols import answer_of
 from ..background import is_in_background
 from ..continuation import Answers, Attempts, Conversation, Found, asks, end_stopped, fork_after, is_awaited, rejoin
@@ -516,7 +516,7 @@ class ResponseTasks:
         A text decides only what the client names. Else what is asked is sent again.
         """
         files = [*said.files.values()]
-        if latest and latest.status == "waiting":
+        if latest and latest.status == TaskStatus.WAITING:
             refuse_files(files)
             question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:

@@ -316,11 +316,7 @@ class Backtest:
     def success(self) -> Change | None:
         """How the success of tasks changed, where it is known: by rating, rehearsal or judge; None where it is not."""
         known = [task.success for task in self.tasks if None not in task.success]
-        if not known:
-            return None
-        return Change(
-            sum(then is True and not now for then, now in known), sum(now is True and not then for then, now in known)
-        )
+        return Change(known.count((True, False)), known.count((False, True))) if known else None
 
     @property
     def beyond_baseline(self) -> Change | None:

@@ -16,12 +16,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...core.context import Ids, TaskId, TraceId
 from ...core.errors import ConfigurationError, SegueError
 from ...core.records import Json
+from ...core.task import ANYBODY
 from ...models.transcript import digest, indented
 from ...prompts.catalogue import sentence
 from ...runtime.reply import ReplyText
 
 VERSION: Final = 1
 """The version of the format."""
+Level = Literal["requests", "calls"]
+"""What a replay compares: the requests to the model, too, or only calls, questions and outcomes."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -121,7 +124,7 @@ class Turn(Record):
     mode: str
     model: str = ""
     language: Literal["zh", "en", ""] = ""
-    user: str = "default"
+    user: str = ANYBODY
     created_at: float
     trace_ids: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -152,13 +155,10 @@ class ServedTool(Record):
 
 
 class Cassette(Record):
-    """A session. `messages` is its history in OpenAI's format, `served` the tools of each agent's MCP servers.
-
-    A replay compares the requests to the model, too; where `level` is `calls`, only calls, questions and outcomes.
-    """
+    """A session. `messages` is its history in OpenAI's format, `served` the tools of each agent's MCP servers."""
 
     version: Literal[1] = VERSION
-    level: Literal["requests", "calls"] = "requests"
+    level: Level = "requests"
     session: str
     served: dict[str, tuple[ServedTool, ...]] = {}
     turns: tuple[Turn, ...]

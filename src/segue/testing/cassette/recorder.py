@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from ...app import App
 from ...core.calls import CallResult, CallStatus
@@ -16,7 +16,7 @@ from ...core.timeline import UNDO_SCOPE
 from ...prompts.catalogue import Language
 from ...registry import Registry
 from ...runtime.reply import HumanAnswer, project
-from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
+from .cassette import Answer, Cassette, Level, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
 from .replay import replay
 
 
@@ -203,7 +203,7 @@ async def record(
     session_id: str,
     *,
     redact: Sequence[str] = (),
-    level: Literal["requests", "calls"] = "requests",
+    level: Level = "requests",
     language: Language = "en",
 ) -> Cassette:
     """The session as a cassette; its replay with the app's agents shows that it is complete, and gives the requests.

@@ -313,8 +313,7 @@ def paired_test(pairs: Mapping[str, Sequence[tuple[bool, bool]]]) -> PairedTest 
     every = [pair for listed in pairs.values() for pair in listed]
     if not every:
         return None
-    better = sum(after and not before for before, after in every)
-    worse = sum(before and not after for before, after in every)
+    better, worse = every.count((False, True)), every.count((True, False))
     return PairedTest(len(every), better, worse, mcnemar(better, worse), _difference(list(pairs.values()), every))
 
 

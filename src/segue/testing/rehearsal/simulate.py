@@ -27,7 +27,7 @@ from ...core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ...core.events import Event, Uttered
 from ...core.records import Json, RequestKey, Task
 from ...core.spend import SPEND
-from ...core.task import ENDED, MessageOrigin, TaskStatus, check_session
+from ...core.task import ANYBODY, ENDED, MessageOrigin, TaskStatus, check_session
 from ...nodes.context import NodeContext
 from ...nodes.conversation import read_config, with_language
 from ...nodes.participants import api_of, check_participants
@@ -228,7 +228,7 @@ async def start_conversation(
     config: ConversationConfig,
     session_id: str,
     *,
-    user_id: str = "default",
+    user_id: str = ANYBODY,
     key: RequestKey | None = None,
     origin: MessageOrigin = "python",
 ) -> Started:
