@@ -45,7 +45,7 @@ from segue.core.records import (
     to_row,
 )
 from segue.core.task import ACTIVE, ANYBODY, OPEN, TaskStatus
-from segue.prompts.catalogue import Language, error_text, phrase, sentence
+from segue.prompts.catalogue import Language, error_text, task_text, terminal_text
 
 from .audit import KEPT, choice_digest, kept_rows, record
 from .events import complete_events, event_row, insert_event
@@ -485,11 +485,11 @@ def _replace_events(
             filled.setdefault(task_id, []).append(str(gap))
         numbers[task_id], moment = seq, at
     said = [
-        sentence("events_replaced", language, task=task, numbers=", ".join(numbered))
+        terminal_text("events_replaced", language, task=task, numbers=", ".join(numbered))
         for task, numbered in filled.items()
     ]
     left = dropped - sum(map(len, filled.values()))
-    return [*said, sentence("events_dropped", language, n=left)] if left > 0 else said
+    return [*said, terminal_text("events_dropped", language, n=left)] if left > 0 else said
 
 
 def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
@@ -508,7 +508,7 @@ def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: flo
         old = status or TaskStatus.PENDING.value
         insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR.value))
     what = "task_ended_damaged" if ended else "task_emptied"
-    return sentence(what, language, task=task_id, fields=", ".join(row.faults))
+    return terminal_text(what, language, task=task_id, fields=", ".join(row.faults))
 
 
 def _nameless(connection: Connection, thread_id: str) -> str:
@@ -537,7 +537,7 @@ def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: flo
     new: Json = {column: whole[column] for column in row.faults if column in whole}
     kept = None if "checksum" in row.faults else row.values.get("outcome")
     if row.faults.keys() & _KNOWN:
-        outcome = CallResult.outcome_unknown(phrase("call_record_damaged", language, tool=name)).json()
+        outcome = CallResult.outcome_unknown(task_text("call_record_damaged", language, tool=name)).json()
         new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
         new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now
     if row.faults.keys() & {"scope", "idx", "checksum"}:  # it is found again by its name and arguments
@@ -547,21 +547,21 @@ def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: flo
     if connection.execute(_TAKEN, (*key, row.stored["position"])).fetchone():
         new |= {"scope": lost, "orphaned": 1}  # it was made again while it could not be found
     _update(connection, "calls", row, {**new, "checksum": call_checksum({**row.stored, **new})})
-    return sentence(
+    return terminal_text(
         "call_repaired",
         language,
         name=name,
         task=row.task_id or whole["task_id"],
         fields=", ".join(row.faults),
-        unknown=sentence("call_unknown", language) if "outcome" in new and not kept else "",
-        stuck=sentence("call_stuck", language) if row.faults.keys() & {"name", "arguments"} else "",
+        unknown=terminal_text("call_unknown", language) if "outcome" in new and not kept else "",
+        stuck=terminal_text("call_stuck", language) if row.faults.keys() & {"name", "arguments"} else "",
     )
 
 
 def _replace_session(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
     whole = {**asdict(Session(thread_id, created_at=now)), **row.values}
     connection.execute(_PUT_SESSION, to_row(Session, whole))
-    return sentence("session_emptied", language, fields=", ".join(row.faults))
+    return terminal_text("session_emptied", language, fields=", ".join(row.faults))
 
 
 # What was done to a database behind Segue's back: the chain of its audit log, and the rows that its entries sealed.

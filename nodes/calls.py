@@ -47,7 +47,7 @@ from segue.core.models import Usage, add_usages
 from segue.core.plan import FINAL, AnyStep, Status, Step, keep_finished, ready, set_status
 from segue.core.provenance import SeenText
 from segue.core.task import format_time
-from segue.prompts.catalogue import phrase, word
+from segue.prompts.catalogue import task_text, word
 from segue.tools.adapters.agents import LocalAgentTool
 from segue.tools.adapters.client import ClientTool, Results, client_call, client_question
 from segue.tools.bound_tool import BadArguments, idempotency_key
@@ -161,7 +161,7 @@ def refused_repeat(call: PendingCall, rounds: Rounds, task_id: str, language: st
     """The result of a call that failed too often to run again; one that a person approved may fail as they like."""
     if by_person(call, task_id) or failures_in_a_row(call, rounds) < MOST_FAILURES:
         return None
-    why = phrase("call_refused", language, tool=call.name, n=MOST_FAILURES)
+    why = task_text("call_refused", language, tool=call.name, n=MOST_FAILURES)
     return CallResult(status=CallStatus.REFUSED, error=why)
 
 
@@ -203,8 +203,8 @@ def _why(latest: Rounds, language: str) -> str:
     call = f"{last['name']} {truncate(as_json(last['arguments']), SHOWN_CHARS)}"
     error = truncate(_result(last).error.rstrip(" .。"), SHOWN_CHARS)
     if last["name"] == UNREADABLE:
-        return phrase("spent_unreadable", language, n=len(latest), error=error)
-    return phrase("spent_failures", language, n=len(latest), call=call, error=error)
+        return task_text("spent_unreadable", language, n=len(latest), error=error)
+    return task_text("spent_failures", language, n=len(latest), call=call, error=error)
 
 
 def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> str:
@@ -269,12 +269,12 @@ def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
 def wait_sentence(until: float | None, event: str, language: str) -> str:
     """What a task waits for."""
     if until is None:
-        return phrase("wait_for_event", language, event=event)
+        return task_text("wait_for_event", language, event=event)
     moment = format_time(until, UTC)
     return (
-        phrase("wait_for_both", language, event=event, moment=moment)
+        task_text("wait_for_both", language, event=event, moment=moment)
         if event
-        else phrase("wait_until", language, moment=moment)
+        else task_text("wait_until", language, moment=moment)
     )
 
 
@@ -444,14 +444,14 @@ class CallRunner:
         """The result of a call that must not run, whatever a person would say."""
         if self.work.agent.on_secret == "refuse" and call.assessment and call.finding == "secret":
             names = listed(call.assessment.doubted)
-            return CallResult.failed(phrase("call_secret", self.language, tool=call.name, arguments=names))
+            return CallResult.failed(task_text("call_secret", self.language, tool=call.name, arguments=names))
         if call.dangling:
             return CallResult.failed(call.dangling)
         if call.index in self.joins:
             return None
         tool = self.tools.get(call.name)
         if isinstance(tool, LocalAgentTool) and (task_id := tool.joins(call.arguments)):
-            return CallResult.failed(phrase("agent_not_under_way", self.language, task_id=task_id))
+            return CallResult.failed(task_text("agent_not_under_way", self.language, task_id=task_id))
         return self.refuse(as_seen(call))
 
     async def _assessed(self, calls: Sequence[AnyCall]) -> Sequence[AnyCall]:
@@ -629,7 +629,7 @@ class CallRunner:
         """The result of a call that would have needed a person's approval, which says that nobody was asked."""
         if refused.success:
             return refused
-        return replace(refused, error=f"{refused.error} {phrase('call_not_asked', self.language)}")
+        return replace(refused, error=f"{refused.error} {task_text('call_not_asked', self.language)}")
 
     async def _hidden(self, done: FinishedCall) -> FinishedCall:
         """The call with what the model sees of its hidden result."""
@@ -750,20 +750,20 @@ def count_usage(usage: Usage, ran: Sequence[FinishedCall], *, again: bool = Fals
 
 def show_problem(why: str, work: NodeContext, language: str, **ids: Any) -> None:
     """Stream what went wrong, for those who read only `thinking`."""
-    work.emit(Phase(content=phrase("problem", language, why=brief(why)), call=True, **ids))
+    work.emit(Phase(content=task_text("problem", language, why=brief(why)), call=True, **ids))
 
 
 def show_choice(kind: str, name: str, arguments: Mapping[str, Any], work: NodeContext, **ids: Any) -> None:
     """Stream what was chosen, a `call` or a `branch`, for those who read only `thinking`."""
     language = ids.pop("language")
-    content = phrase(f"{kind}_chosen", language, tool=name, arguments=written_arguments(arguments))
+    content = task_text(f"{kind}_chosen", language, tool=name, arguments=written_arguments(arguments))
     work.emit(Phase(content=content, call=True, **ids))
 
 
 def show_outcome(kind: str, name: str, result: CallResult, work: NodeContext, **ids: Any) -> None:
     """Stream what came of it, for those who read only `thinking`."""
     said = f"{kind}_done" if result.success else f"{kind}_failed"
-    content = phrase(said, ids.pop("language"), tool=name, result=brief(result.content))
+    content = task_text(said, ids.pop("language"), tool=name, result=brief(result.content))
     work.emit(Phase(content=content, call=True, **ids))
 
 
@@ -782,7 +782,7 @@ def brief(value: Any) -> str:
 
 def rejection(name: str, reason: str, language: str) -> CallResult:
     """The result of a call that a person rejected."""
-    error = phrase("rejected", language, tool=name, why=reason_clause(reason, language))
+    error = task_text("rejected", language, tool=name, why=reason_clause(reason, language))
     return CallResult(status=CallStatus.REJECTED, error=error)
 
 
@@ -987,5 +987,5 @@ def step_event(step: Step, ids: Mapping[str, Any]) -> StepUpdate:
 
 def undone_line(text: str, steps: Sequence[Step], language: str) -> str:
     """The steps that are not done, each with its status and why, on one line; `text` names the sentence of one."""
-    said = (phrase(text, language, step=s.step_id, status=word(s.status, language), why=s.note) for s in steps)
+    said = (task_text(text, language, step=s.step_id, status=word(s.status, language), why=s.note) for s in steps)
     return ("；" if language == "zh" else "; ").join(said)

@@ -14,7 +14,7 @@ from segue.core.errors import ConfigurationError, ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, Phase, TaskStarted
 from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
-from segue.prompts.catalogue import phrase, render, without_quotations
+from segue.prompts.catalogue import render, task_text, without_quotations
 
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
 from .digest import Digest
@@ -234,7 +234,7 @@ def _within_reach(mode: str, work: NodeContext) -> str:
 async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpdate:
     """Have the model pick; where it does not, or names no mode, the one by the rules carries the task."""
     system = render(
-        "select_mode", state["language"], tools=", ".join(work.tools) or phrase("no_tools", state["language"])
+        "select_mode", state["language"], tools=", ".join(work.tools) or task_text("no_tools", state["language"])
     )
     messages = [SystemMessage(system), HumanMessage(state["objective"])]
     request = ModelRequest(purpose="decide", messages=messages)
@@ -342,7 +342,7 @@ def _digested(digest: Digest, state: ChatState, work: NodeContext) -> ChatUpdate
     if digest.messages == (state.get("digest") or {}).get("messages", 0):
         return {}
     if digest.over:
-        content = phrase("rules_over", state["language"], n=digest.over)
+        content = task_text("rules_over", state["language"], n=digest.over)
         work.emit(Phase(task_id=state["task_id"], content=f"{content}\n"))
     return {"digest": digest.json()}
 

@@ -19,7 +19,7 @@ from segue.core.json import NOISE, plain_schema
 from segue.core.message import ATTACHMENTS, ReplyOptions
 from segue.core.models import KEPT, Model, Renderings, is_local, tokens
 from segue.core.plan import Status
-from segue.prompts.catalogue import phrase
+from segue.prompts.catalogue import task_text
 from segue.tools.registry import BoundTool, as_tool, tool
 
 NodeRuntime = Runtime[RunContext]
@@ -405,7 +405,7 @@ def described(tools: Mapping[str, Tool], language: str, renderings: Renderings |
 
 def described_specs(specs: Sequence[Mapping[str, Any]], language: str, renderings: Renderings | None = None) -> str:
     """The same of specifications in OpenAI's format."""
-    return "\n".join((renderings or Renderings()).each(_line, specs)) or phrase("no_tools", language)
+    return "\n".join((renderings or Renderings()).each(_line, specs)) or task_text("no_tools", language)
 
 
 def _line(spec: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, tokens
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts import catalogue
-from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
+from segue.prompts.catalogue import agent_prompt, error_text, render, task_text
 from segue.tools.builtin import BUILTIN
 
 from .calls import (
@@ -306,7 +306,7 @@ def _field_schema(hint: Any) -> dict[str, Any]:
 
 
 def _built_in(name: str, language: str) -> Branch:
-    return Branch(name, "built_in", _NODES.get(name, ""), phrase(f"branch_{name}", language), PARAMETERS[name])
+    return Branch(name, "built_in", _NODES.get(name, ""), task_text(f"branch_{name}", language), PARAMETERS[name])
 
 
 def flow_context(runtime: NodeRuntime, config: FlowConfig) -> NodeContext:
@@ -373,7 +373,7 @@ def detect_finish_or_continue(decision: ControllerDecision, state: Mapping[str, 
     match decision.command:
         case "final_answer":
             answer = str(args.get("answer", ""))
-            return EarlyExit(answer, phrase("flow_answered", state["language"], answer=answer))
+            return EarlyExit(answer, task_text("flow_answered", state["language"], answer=answer))
         case "finish":
             summary = str(args.get("summary", ""))
             return EarlyExit(args.get("result") or summary, summary)
@@ -385,12 +385,12 @@ def detect_finish_or_continue(decision: ControllerDecision, state: Mapping[str, 
 
 def manual_finish(state: Mapping[str, Any]) -> EarlyExit:
     """The flow was ended by the person."""
-    return replace(unfinished(state, phrase("flow_terminated", state["language"])), by_user=True)
+    return replace(unfinished(state, task_text("flow_terminated", state["language"])), by_user=True)
 
 
 def on_reach_max_round(state: Mapping[str, Any]) -> EarlyExit:
     """The flow was ended by its limit."""
-    return unfinished(state, phrase("flow_max_round", state["language"], n=state["round"]))
+    return unfinished(state, task_text("flow_max_round", state["language"], n=state["round"]))
 
 
 def unfinished(state: Mapping[str, Any], why: str) -> EarlyExit:
@@ -398,8 +398,8 @@ def unfinished(state: Mapping[str, Any], why: str) -> EarlyExit:
     done = [f"- {record['summary']}" for record in state["records"][-_SHOWN:]]
     left_out = len(state["records"]) - len(done)
     shown = [*([f"- … ({left_out})"] if left_out > 0 else []), *done]
-    nothing = phrase("nothing_found", state["language"])
-    text = phrase("flow_unfinished", state["language"], why=why, done="\n".join(shown) or nothing)
+    nothing = task_text("nothing_found", state["language"])
+    text = task_text("flow_unfinished", state["language"], why=why, done="\n".join(shown) or nothing)
     return EarlyExit(text, text, "unfinished")
 
 
@@ -505,7 +505,7 @@ def _unreadable(why: str, asked: CompletedCall, state: FlowState) -> FlowUpdate:
     update: FlowUpdate = {"asked": tries, "complaint": why, "events": announce(asked.event, error)}
     if tries < MOST_ASKS:
         return update
-    reason = phrase("spent_unreadable", state["language"], n=tries, error=why.rstrip(" .。"))
+    reason = task_text("spent_unreadable", state["language"], n=tries, error=why.rstrip(" .。"))
     return {**update, "early_exit": exit_of(unfinished(state, reason))}
 
 
@@ -756,7 +756,7 @@ def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, A
     """A line on what was done and what came of it."""
     shown = truncate(as_text(CallResult.of(result).content), RESULT_CHARS)
     given = truncate(as_json(arguments), ARGUMENT_CHARS)
-    return phrase(_text_of(result), language, branch=branch, arguments=given, result=shown)
+    return task_text(_text_of(result), language, branch=branch, arguments=given, result=shown)
 
 
 def log_of(outcome: Mapping[str, Any], language: str) -> str:
@@ -765,7 +765,7 @@ def log_of(outcome: Mapping[str, Any], language: str) -> str:
         return str(outcome["summary"])
     result = _render_value(CallResult.of(outcome["result"]).content, RESULT_CHARS)
     parts = {"arguments": _render_value(outcome["arguments"], ARGUMENT_CHARS), "result": result}
-    line = phrase(
+    line = task_text(
         _text_of(outcome["result"]), language, branch=outcome["branch"], arguments="{arguments}", result="{result}"
     )
     return re.sub(r"( ?)\{(\w+)\}( ?)", lambda slot: _placed(parts[slot[2]], slot[1], slot[3]), line).strip()
@@ -812,7 +812,7 @@ def memory_reading(config: FlowConfig) -> FlowNode:
         if config.max_round is not None and state["round"] >= config.max_round:
             return {"early_exit": exit_of(await at_max_round(config, state))}
         if work.seconds_since(state["started_at"]) > work.agent.budget.seconds:
-            why = phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
+            why = task_text("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
             return {"early_exit": exit_of(unfinished(state, why))}
         if why := repeated_failure(rounds_of(state), branches_of(config, work), state["language"]):
             return {"early_exit": exit_of(unfinished(state, why))}
@@ -827,7 +827,7 @@ def memory_reading(config: FlowConfig) -> FlowNode:
         }
         ids = ids_of({**state, **begun})
         about = {"flow": config.name, "i": begun["round"], "n": config.max_round or "∞"}
-        work.emit(Phase(task_id=state["task_id"], content=phrase("flow_round", state["language"], **about)))
+        work.emit(Phase(task_id=state["task_id"], content=task_text("flow_round", state["language"], **about)))
         memory, error = await _read_memory(config, state, work)
         start = RoundStart(flow=config.name, max_round=config.max_round or 0, **ids)
         failed = [ErrorRaised(message=error, **ids)] if error else []
@@ -851,7 +851,7 @@ async def _read_memory(config: FlowConfig, state: FlowState, work: NodeContext) 
         text = await memory.read(paths, state["objective"], most)
     except MemoryUnavailable as error:
         return "", error_text(error, state["language"])
-    return text, phrase("memory_missing", state["language"], names=listed(missing)) if missing else ""
+    return text, task_text("memory_missing", state["language"], names=listed(missing)) if missing else ""
 
 
 # MEMORY_WRITING: the round's summary goes into the logs and into the memory file.
@@ -940,17 +940,17 @@ def _updated(old: Steps, arguments: Mapping[str, Any], language: str) -> Steps:
     """The plan with new statuses; ids and texts stay."""
     given = arguments.get("updates")
     if not isinstance(given, list) or not given:
-        raise Refused(phrase("updates_needed", language, form='"updates": [{"step_id", "status"}]'))
+        raise Refused(task_text("updates_needed", language, form='"updates": [{"step_id", "status"}]'))
     ids = [step.step_id for step in old]
     try:
         claims = [StepStatusUpdate.model_validate(item) for item in given]
         if unknown := [claim.step_id for claim in claims if claim.step_id not in ids]:
-            raise Refused(phrase("no_such_step", language, step=repr(unknown[0]), known=listed(ids)))
+            raise Refused(task_text("no_such_step", language, step=repr(unknown[0]), known=listed(ids)))
         return claim_steps(old, claims)
     except ValidationError as error:
-        raise Refused(phrase("status_not_changed", language, error=error)) from error
+        raise Refused(task_text("status_not_changed", language, error=error)) from error
     except IllegalTransition as error:
-        raise Refused(phrase("status_not_changed", language, error=error_text(error, language))) from error
+        raise Refused(task_text("status_not_changed", language, error=error_text(error, language))) from error
 
 
 def _moves(command: str, old: Steps, new: Steps, state: FlowState) -> list[PlanUpdate | StepUpdate]:

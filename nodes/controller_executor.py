@@ -20,7 +20,7 @@ from segue.core.flows import BranchConfig, FlowConfig, early_exit
 from segue.core.message import check_memory_files
 from segue.core.models import add_usages
 from segue.core.plan import Step
-from segue.prompts.catalogue import language_of, phrase, sentence_of
+from segue.prompts.catalogue import language_of, sentence_of, task_text
 from segue.tools.calls import json_value
 
 from .calls import (
@@ -237,11 +237,11 @@ def runner_of(state: FlowState, work: NodeContext, config: FlowConfig) -> CallRu
     def refuse(call: PendingCall) -> CallResult | None:
         if call.name not in tools:
             known = listed(branches_of(config, work))
-            return CallResult.failed(phrase("no_branch", state["language"], name=call.name, known=known))
+            return CallResult.failed(task_text("no_branch", state["language"], name=call.name, known=known))
         most = work.agent.budget.tool_calls
         if state["tool_calls"] < most:
             return refused_repeat(call, rounds_of(state), state["task_id"], state["language"])
-        return CallResult(status=CallStatus.OVER_BUDGET, error=phrase("spent_calls", state["language"], n=most))
+        return CallResult(status=CallStatus.OVER_BUDGET, error=task_text("spent_calls", state["language"], n=most))
 
     return CallRunner(
         work, tools, state["task_id"], state["language"], ids_of(state), refuse, memory=state.get("memory", "")
@@ -278,7 +278,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         except Failed as why:
             result = {"error": str(why)}
         summary = (
-            phrase("flow_branch", state["language"], branch=name, summary=out["summary"]) if "summary" in out else ""
+            task_text("flow_branch", state["language"], branch=name, summary=out["summary"]) if "summary" in out else ""
         )
         outcome = outcome_of(name, kind, arguments, result, state, summary)
         bounded = truncate_result(result, work.agent.budget.result_chars)
@@ -303,7 +303,7 @@ def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: Fl
     given = {**arguments}
     if "messages" in takes and "messages" not in given:
         if not str(goal := given.pop("goal", "")).strip():
-            raise Failed(phrase("branch_needs", state["language"], branch=name, argument="goal"))
+            raise Failed(task_text("branch_needs", state["language"], branch=name, argument="goal"))
         given["messages"] = [HumanMessage(str(goal))]
     return given
 
@@ -373,11 +373,11 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     try:
         asked = read_clarification(call.arguments)
     except UnreadableReply:
-        needed = phrase("branch_needs", state["language"], branch="ask_user", argument="question")
+        needed = task_text("branch_needs", state["language"], branch="ask_user", argument="question")
         result = {"error": needed}
         return {"call": None, "outcome": outcome_of("ask_user", "built_in", call.arguments, result, state)}
     answer = ask_question(asked["question"], asked["choices"], state["language"])
-    text = answer.text or phrase("flow_terminated", state["language"])
+    text = answer.text or task_text("flow_terminated", state["language"])
     outcome = outcome_of("ask_user", "built_in", call.arguments, {"success": text}, state)
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     events = announce(QuestionAnswered(question=asked["question"], answer=text, **ids), BranchEnd(**about, **ids))
@@ -394,8 +394,8 @@ async def answer(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     text = str(call.arguments.get("answer") or "")
     node_context(runtime).emit(Token(content="\n\n", **ids))
     language = state["language"]
-    needed = phrase("branch_needs", language, branch=call.name, argument="answer")
-    result = {"success": phrase("flow_said", language)} if text else {"error": needed}
+    needed = task_text("branch_needs", language, branch=call.name, argument="answer")
+    result = {"success": task_text("flow_said", language)} if text else {"error": needed}
     outcome = {**outcome_of(call.name, "built_in", call.arguments, result, state), "said": text}
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     return {"call": None, "outcome": outcome, "events": announce(BranchEnd(**about, **ids))}

@@ -33,7 +33,7 @@ from segue.core.conversation import (
 from segue.core.errors import ConfigurationError
 from segue.core.events import ConversationEnd, Durable, ToolResult
 from segue.core.models import add_usages
-from segue.prompts.catalogue import language_of, phrase
+from segue.prompts.catalogue import language_of, task_text
 
 from .calls import CallRunner, FinishedCall, result_events
 from .context import NodeContext, NodeRuntime, announce, node_context, references
@@ -225,7 +225,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
 
 
 def _said(name: str, conversation: Conversation, **values: object) -> str:
-    return phrase(name, conversation.language, **values)
+    return task_text(name, conversation.language, **values)
 
 
 def _used_up(conversation: Conversation) -> bool:

@@ -19,7 +19,7 @@ from segue.core.calls import RECALL
 from segue.core.models import tokens
 from segue.core.value_forms import leaves, structured
 from segue.memory.statements import MOST_CHARS, find_statements
-from segue.prompts.catalogue import language_of, phrase
+from segue.prompts.catalogue import language_of, task_text
 
 from .context import DIGEST, REJECTED, as_json, is_steering, ref_of, truncate
 
@@ -86,11 +86,11 @@ class Entry:
         """Its words, with what it changed and what differs from it."""
         more = ""
         if self.before:
-            more += phrase("digest_before", language, text=self.before, receipt=self.before_receipt)
+            more += task_text("digest_before", language, text=self.before, receipt=self.before_receipt)
         if self.against:
-            more += phrase("digest_against", language, text=self.against, receipt=self.against_receipt)
+            more += task_text("digest_against", language, text=self.against, receipt=self.against_receipt)
         if self.but_see:
-            more += phrase("digest_but_see", language, receipt=self.but_see)
+            more += task_text("digest_but_see", language, receipt=self.but_see)
         return f"{self.text}{more}"
 
 
@@ -126,12 +126,12 @@ class Digest:
     def text(self) -> str:
         """What a prompt shows."""
         language = self.language
-        parts = [phrase("digest", language)]
+        parts = [task_text("digest", language)]
         groups: dict[str, list[Entry]] = {}
         for entry in self.entries:
             groups.setdefault("binding" if entry.binds else entry.kind, []).append(entry)
         for name in sorted(groups, key=("binding", *_ORDER).index):
-            parts.append(phrase(f"digest_{name}", language))
+            parts.append(task_text(f"digest_{name}", language))
             receipt = ""
             for entry in groups[name]:
                 if entry.receipt == receipt:
@@ -140,9 +140,9 @@ class Digest:
                     parts.append(entry.line(language))
                 receipt = entry.receipt
             if name == "binding" and self.over:
-                parts.append(phrase("digest_over", language, n=self.over))
+                parts.append(task_text("digest_over", language, n=self.over))
         if self.left_out:
-            parts.append(phrase("digest_left_out", language, n=self.left_out))
+            parts.append(task_text("digest_left_out", language, n=self.left_out))
         return "\n".join(parts)
 
     def message(self) -> HumanMessage | None:
@@ -304,7 +304,7 @@ def _contradicted(entries: Iterable[Entry]) -> list[Entry]:
 
 def _frame(language: str) -> int:
     """Tokens of what surrounds the entries."""
-    return sum(tokens(phrase(name, language, n=99)) for name in ("digest", "digest_binding", "digest_left_out"))
+    return sum(tokens(task_text(name, language, n=99)) for name in ("digest", "digest_binding", "digest_left_out"))
 
 
 def _fitted(digest: Digest, entries: Sequence[Entry], most_tokens: int, most_said: int) -> Digest:
@@ -319,7 +319,7 @@ def _fitted(digest: Digest, entries: Sequence[Entry], most_tokens: int, most_sai
         kinds = set[Kind]()
         for place in sorted(places, key=lambda place: (*_rank(entries[place]), -place)):
             kind = entries[place].kind
-            needed = cost[place] + (0 if kind in kinds else tokens(phrase(f"digest_{kind}", digest.language)))
+            needed = cost[place] + (0 if kind in kinds else tokens(task_text(f"digest_{kind}", digest.language)))
             if used + needed <= most:
                 used += needed
                 kept.add(place)
@@ -733,9 +733,9 @@ def of_call(
     told = ", ".join(f"{field}={value}" for field, value in _fields(arguments).items())
     call, subject = f"{name}({told})", f"{name} {as_json(arguments)}"
     if status == REJECTED:
-        return [Entry("decision", phrase("digest_rejected", language, call=call), receipt, "operator", subject)]
+        return [Entry("decision", task_text("digest_rejected", language, call=call), receipt, "operator", subject)]
     if status == "error":
-        failed = phrase("digest_failed", language, call=call, error=_beginning(text))
+        failed = task_text("digest_failed", language, call=call, error=_beginning(text))
         return [Entry("result", failed, receipt, "tool", subject)]
     given = _fields(structured(text.partition("\n\n")[0] if text[:1] in "{[" else text))
     if not given:

@@ -9,7 +9,7 @@ from segue.core.errors import ModelError, ModelRefused, UnreadableReply
 from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
 from segue.prompts import catalogue
-from segue.prompts.catalogue import agent_prompt, phrase, render
+from segue.prompts.catalogue import agent_prompt, render, task_text
 
 from .context import NodeContext, NodeRuntime, announce, node_context
 from .history import window
@@ -49,7 +49,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work = node_context(runtime)
     added = cast(DirectUpdate, await read_added_messages(state, work))
     state = amended(state, added)
-    work.emit(Phase(task_id=state["task_id"], content=phrase("direct", state["language"])))
+    work.emit(Phase(task_id=state["task_id"], content=task_text("direct", state["language"])))
     request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
         asked = await ask_model(work, partial(_request, state), LiveText, state["usage"], ids, state["language"])
@@ -60,7 +60,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     except UnreadableReply as error:
         given_up: DirectUpdate = {**_failed(error, asked.event, state), "usage": asked.usage}
         return joined(added, given_up)
-    truncated, reasoning = asked.reply.finish_reason == "length", phrase("direct_reasoning", state["language"])
+    truncated, reasoning = asked.reply.finish_reason == "length", task_text("direct_reasoning", state["language"])
     result = compose_result("direct", text, reasoning=reasoning, usage=asked.usage, truncated=truncated)
     update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text, id=await asked.message.end(text))],

@@ -38,7 +38,7 @@ from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, add_usages, tokens
 from segue.core.plan import Status, problems
 from segue.prompts import catalogue
-from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
+from segue.prompts.catalogue import agent_prompt, error_text, render, sentence_of, task_text
 
 from .calls import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .context import (
@@ -178,7 +178,7 @@ def changed(task_id: str, old: str, new: EngineState) -> Lifecycle:
 def unknown_calls(history: Iterable[Mapping[str, Any]], language: str) -> list[str]:
     """A line for each tool of which a call may or may not have taken effect."""
     unknown = (entry["action"] for entry in history if CallResult.of(entry["result"]).unknown)
-    return [phrase("unknown_call", language, tool=tool) for tool in dict.fromkeys(unknown)]
+    return [task_text("unknown_call", language, tool=tool) for tool in dict.fromkeys(unknown)]
 
 
 def tasks_of(steps: Iterable[Mapping[str, Any]]) -> tuple[SubTask, ...]:
@@ -430,14 +430,14 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
     async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Keep the context's texts, and tell how many there are; a coordinator that fails ends the run."""
         work, task_id = node_context(runtime), state["task_id"]
-        work.emit(Phase(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
+        work.emit(Phase(task_id=task_id, content=task_text("lifecycle_context", state["language"])))
         try:
             given: Any = coordinator.get_context_async(state["objective"]) if coordinator else Context()
             given = await given if isawaitable(given) else given
             found = {kind: _items(given, kind) for kind in KINDS}
             found["tools"] = found["tools"] or [_tool_line(tool.spec["function"]) for tool in work.tools.values()]
         except Exception as error:  # noqa: BLE001 - a coordinator is anybody's code: the run ends and says why
-            why = phrase("no_context", state["language"], why=str(error) or type(error).__name__)
+            why = task_text("no_context", state["language"], why=str(error) or type(error).__name__)
             return {"failure": {"error": why, "phase": state["phase"]}}
         most = work.agent.budget.prompt_tokens // SHARE
         context = {kind: list(_within_budget(texts, most)) for kind, texts in found.items()}
@@ -525,7 +525,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         added = cast(LifecycleState, await read_added_messages(state, work))
         state = amended(state, added)
         why, language = state["complaint"], state["language"]
-        banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
+        banner = task_text("lifecycle_again", language, why=why) if why else task_text("lifecycle_decompose", language)
         work.emit(Phase(task_id=state["task_id"], content=banner))
         update: LifecycleState = {"asked": state["asked"] + 1}
         also: list[Durable] = []
@@ -547,7 +547,7 @@ async def _from_function(decompose: Decompose, state: LifecycleState) -> tuple[S
     try:
         given = await decompose(text)
     except Exception as error:  # anybody's code: the run ends and says why
-        why = phrase("not_broken_down", state["language"], why=str(error) or type(error).__name__)
+        why = task_text("not_broken_down", state["language"], why=str(error) or type(error).__name__)
         raise Undecomposable(why) from error
     return read_tasks(given)
 
@@ -592,7 +592,7 @@ def _refuse_decomposition(state: LifecycleState, why: str, also: list[Durable]) 
     events = announce(*also, ErrorRaised(task_id=state["task_id"], message=why))
     if state["asked"] + 1 < MOST_ASKS:
         return {"complaint": why, "events": events}
-    error = phrase("not_broken_down_after", state["language"], n=MOST_ASKS, why=why)
+    error = task_text("not_broken_down_after", state["language"], n=MOST_ASKS, why=why)
     return {"complaint": why, "failure": {"error": error, "phase": state["phase"]}, "events": events}
 
 
@@ -600,7 +600,7 @@ def _accepted(
     state: LifecycleState, work: NodeContext, tasks: tuple[SubTask, ...], also: list[Durable] | tuple[()]
 ) -> LifecycleState:
     task_id, steps = state["task_id"], as_steps(tasks)
-    work.emit(Phase(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
+    work.emit(Phase(task_id=task_id, content=task_text("lifecycle_schedule", state["language"], n=len(tasks))))
     details = {"task_count": len(tasks), "tasks": [task.public for task in tasks]}
     events = announce(
         *also,
@@ -682,7 +682,7 @@ def _fold(state: LifecycleState) -> LifecycleState:
 
 def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...], list[SubTask]]:
     lost = unreachable_tasks(tasks)
-    notes = {name: phrase("lifecycle_needs", language, tasks=", ".join(needs)) for name, needs in lost.items()}
+    notes = {name: task_text("lifecycle_needs", language, tasks=", ".join(needs)) for name, needs in lost.items()}
     tasks = skip_steps(tasks, notes)
     return tasks, _named(tasks, lost)
 
@@ -708,7 +708,7 @@ def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:
     work = node_context(runtime)
     if work.seconds_since(state["started_at"]) <= work.agent.budget.seconds:
         return ""
-    return phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
+    return task_text("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
 
 
 # EXECUTE_SUBTASK: one subtask, in a context of its own, by the react graph.
@@ -730,7 +730,7 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
         """Work on one task; a failure is the task's own, and the others continue."""
         work, task = node_context(runtime), SubTask(**state["step"])
         about = {"i": state["place"], "n": state["total"], "description": task.description}
-        banner = phrase("lifecycle_task", state["language"], **about)
+        banner = task_text("lifecycle_task", state["language"], **about)
         work.emit(Phase(task_id=state["task_id"], step_id=task.step_id, content=banner))
         spawner = Spawner(work, state["task_id"], task.step_id, state.get("steps", [state["step"]]))
         SPAWNING.set(spawner)
@@ -772,7 +772,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
     except Exception as error:  # whatever one task raises becomes its failure; the others continue
         if not (isinstance(error, TimeoutError) and limit.expired()):
             raise Failed(sentence_of(error, state["language"])) from error
-    why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
+    why = task_text("lifecycle_late", state["language"], n=f"{task.timeout:g}")
     if ledger:
         await ledger.cancel(work.tools, why, state["language"])
     raise Failed(why)
@@ -781,7 +781,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
 def _failure(result: Mapping[str, Any], language: str) -> str:
     """Why the task is not done: the react graph failed, or its answer says why there is none."""
     if not result["success"]:
-        return str(result.get("error") or phrase("nothing_found", language))
+        return str(result.get("error") or task_text("nothing_found", language))
     return str(result["answer"]).partition("\n")[0].rstrip(" :：") if result.get("refused") else ""
 
 
@@ -846,7 +846,7 @@ def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMes
     if not (rules or knowledge or state["needed"]) and state["goal"] == task.description:
         return []
     language, budget = state["language"], work.agent.budget
-    nothing = phrase("none_given", language)
+    nothing = task_text("none_given", language)
     entries = [
         {"task": _task_text(SubTask(**need), work.tools), "result": {"success": need["answer"]}}
         for need in state["needed"]
@@ -911,7 +911,7 @@ def whole_answer(state: LifecycleState) -> str:
     if not answer and len(tasks) == 1:
         answer = "\n\n".join(outcome["answer"] for outcome in state["outcomes"])
     undone = [f"- {task.description}: {task.note}" for task in tasks if task.status is not Status.DONE]
-    left = phrase("lifecycle_left", state["language"], tasks="\n".join(undone)) if undone and len(tasks) > 1 else ""
+    left = task_text("lifecycle_left", state["language"], tasks="\n".join(undone)) if undone and len(tasks) > 1 else ""
     doubtful = dict.fromkeys(line for outcome in state["outcomes"] for line in outcome.get("unknown", ()))
     return "\n\n".join(part for part in (answer, *(line for line in doubtful if line not in answer), left) if part)
 
@@ -941,7 +941,7 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
     added = cast(LifecycleState, await read_added_messages(state, work))
     task_id = state["task_id"]
     tasks, late = await add_spawned(tasks_of(state["steps"]), (), work, task_id)
-    tasks = skip_steps(tasks, {task.step_id: phrase("lifecycle_ending", state["language"]) for task in late})
+    tasks = skip_steps(tasks, {task.step_id: task_text("lifecycle_ending", state["language"]) for task in late})
     state = {**state, "steps": as_steps(tasks)}
     skipped = spawned_events(task_id, state["objective"], late, tasks)
     for task in tasks[len(tasks) - len(late) :]:
@@ -976,8 +976,8 @@ async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """End the task as an error that keeps what was found."""
     failure, language, task_id = state["failure"] or {}, state["language"], state["task_id"]
     why = str(failure.get("error", ""))
-    found = done_so_far(state) or phrase("nothing_found", language)
-    text = phrase("unfinished", language, why=why.rstrip(".。"), found=found)
+    found = done_so_far(state) or task_text("nothing_found", language)
+    text = task_text("unfinished", language, why=why.rstrip(".。"), found=found)
     node_context(runtime).emit(Token(task_id=task_id, content=text))
     result = lifecycle_result(state, text, why, str(failure.get("limit", "")))
     events = announce(

@@ -42,7 +42,7 @@ from segue.core.models import (
 from segue.core.spend import SPEND, USD, Reached, Reservation
 from segue.models.transcript import digest, request_text, shortened
 from segue.passages import text_of
-from segue.prompts.catalogue import language_of, phrase, render, rendered
+from segue.prompts.catalogue import language_of, render, rendered, task_text
 
 from .context import NodeContext, as_json, truncate
 
@@ -183,7 +183,7 @@ def limit_question(reached: Reached, agent_id: str, language: str) -> dict[str, 
     return {
         "kind": SPEND,
         "question": limit_sentence(reached, agent_id, language),
-        "choices": [reached.suggestion, phrase("limit_cancel", language)],
+        "choices": [reached.suggestion, task_text("limit_cancel", language)],
         **reached.json(),
     }
 
@@ -192,14 +192,14 @@ def limit_sentence(reached: Reached, agent_id: str, language: str) -> str:
     """Which limit is reached, what is used, and what the next call may need."""
     values = {name: getattr(reached, name) for name in ("limit", "used", "needs")}
     amounts = {name: amount(value, reached.unit, language) for name, value in values.items()}
-    whose = phrase(f"limit_of_{reached.scope.kind}", language, agent=agent_id, day=reached.scope.day)
-    return phrase("limit_reached", language, whose=whose, suggestion=reached.suggestion, **amounts)
+    whose = task_text(f"limit_of_{reached.scope.kind}", language, agent=agent_id, day=reached.scope.day)
+    return task_text("limit_reached", language, whose=whose, suggestion=reached.suggestion, **amounts)
 
 
 def amount(value: float, unit: str, language: str) -> str:
     """US dollars or tokens as people read them."""
     if unit != USD:
-        return phrase("n_tokens", language, n=f"{value:,.0f}")
+        return task_text("n_tokens", language, n=f"{value:,.0f}")
     whole, _, places = f"{value:,.6f}".partition(".")
     return f"${whole}.{places.rstrip('0').ljust(2, '0')}"
 
@@ -564,7 +564,7 @@ async def ask_model(
         if prompt_tokens(shorter) > size * MOST_LEFT:
             raise
         refused = error
-    reason = phrase("prompt_shortened", language, n=prompt_tokens(shorter))
+    reason = task_text("prompt_shortened", language, n=prompt_tokens(shorter))
     work.emit(AttemptRestarted(attempt=1, reason=reason, **ids))
     try:
         done = await _ask(within, shorter, listen, usage, ids, language)
@@ -797,7 +797,7 @@ def as_asked(work: NodeContext, request: ModelRequest) -> ModelRequest:
     instructions, form = [*options.instructions], options.answer_format
     if options.known:
         listed = "\n".join(f"- {text}" for text in options.known)
-        instructions.insert(0, phrase("known_of_user", work.context.language or "en", facts=listed))
+        instructions.insert(0, task_text("known_of_user", work.context.language or "en", facts=listed))
     if form and request.may_answer:
         schema = as_json(form.json_schema)
         instructions.append(render("answer_format", work.context.language or "en", schema=schema))
@@ -844,7 +844,7 @@ def cut_answer(work: NodeContext, asked: CompletedCall, language: str) -> str | 
     reply = asked.reply
     if reply.finish_reason != "length" or reply.tool_calls or reply.unreadable or not asked.streamed.strip():
         return None
-    return asked.streamed + ("" if is_truncated(work, reply) else phrase("truncated", language))
+    return asked.streamed + ("" if is_truncated(work, reply) else task_text("truncated", language))
 
 
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
@@ -858,7 +858,7 @@ def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
         return reply.text
     if not reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
-    return reply.text + (phrase("truncated", language) if reply.finish_reason == "length" else "")
+    return reply.text + (task_text("truncated", language) if reply.finish_reason == "length" else "")
 
 
 def refuse_quotation(reply: str, results: Iterable[Mapping[str, Any]], renderings: Renderings | None = None) -> None:

@@ -14,7 +14,7 @@ from segue.core.context import AppContext, surrounding
 from segue.core.errors import ConfigurationError
 from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartReason, Token, ToolCall, ToolResult
 from segue.core.models import add_usages
-from segue.prompts.catalogue import phrase
+from segue.prompts.catalogue import task_text
 
 from .context import NodeContext, NodeRuntime, announce, is_steering, ref_of
 from .model_call import CALL_MARK, LiveCalls, LiveReply
@@ -44,7 +44,7 @@ class _Live:
             return
         if isinstance(message, ToolMessage):
             name = "call_failed" if message.status == "error" else "call_done"
-            content = phrase(name, self._language, tool=message.name or "", result=message.text[:300])
+            content = task_text(name, self._language, tool=message.name or "", result=message.text[:300])
             self._work.emit(Phase(task_id=self._task_id, content=content, call=True))
         elif isinstance(message, AIMessage):
             if message.id != self._message_id:
@@ -132,7 +132,7 @@ async def run_graph(
         {"step": step, "phase": "execution", "action": call["name"], "result": call["result"], "description": ""}
         for step, call in enumerate(calls, start=1)
     ]
-    why = "" if answer else phrase("no_answer", state["language"], mode=name)
+    why = "" if answer else task_text("no_answer", state["language"], mode=name)
     usage = add_usages([before, *services.used[counted:]])
     result = compose_result(name, answer, history=history, usage=usage, error=why)
     return {

@@ -11,7 +11,7 @@ import httpx
 from segue.core.calls import Tool
 from segue.core.conversation import APIOutput, Setting, Utterance, as_text
 from segue.core.errors import ConfigurationError, listed
-from segue.prompts.catalogue import phrase
+from segue.prompts.catalogue import task_text
 from segue.tools.adapters.client import argument_validator
 from segue.tools.bound_tool import Marked, Marks
 
@@ -45,7 +45,7 @@ def refused(
     functions = {spec["function"]["name"]: spec["function"] for spec in specs}
     if call.action not in functions:
         return _bad_request(
-            "no_api", language, tool=call.action, known=", ".join(functions) or phrase("no_tools", language)
+            "no_api", language, tool=call.action, known=", ".join(functions) or task_text("no_tools", language)
         )
     schema = functions[call.action].get("parameters") or {}
     faults = dict.fromkeys(_faults(schema, call.action_input, language, simple=simple))
@@ -55,7 +55,7 @@ def refused(
 
 
 def _bad_request(name: str, language: str, **values: object) -> APIOutput:
-    return APIOutput(status_code=BAD_REQUEST, data=phrase(name, language, **values))
+    return APIOutput(status_code=BAD_REQUEST, data=task_text(name, language, **values))
 
 
 def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], language: str, *, simple: bool) -> Iterable[str]:
@@ -74,13 +74,13 @@ def _fault(error: Any, language: str) -> str:
     match error.validator:
         case "required":
             names = ", ".join(name for name in expected if name not in error.instance)
-            return phrase("schema_required", language, names=names)
+            return task_text("schema_required", language, names=names)
         case "additionalProperties" if expected is False:
             names = ", ".join(name for name in error.instance if name not in error.schema.get("properties", {}))
-            return phrase("schema_unknown", language, names=names)
+            return task_text("schema_unknown", language, names=names)
         case "type" | "enum" as rule:
             values = ", ".join(map(as_text, expected)) if isinstance(expected, list) else as_text(expected)
-            return phrase(f"schema_{rule}", language, expected=values)
+            return task_text(f"schema_{rule}", language, expected=values)
     return str(error.message)
 
 
@@ -148,10 +148,10 @@ class HttpTool(Marked):
         """
         slots = _SLOT.findall(str(self.api["url"]).partition("?")[0])
         if empty := next((name for name in slots if not str(arguments.get(name, ""))), None):
-            raise ValueError(phrase("url_argument_empty", self.language, argument=empty))
+            raise ValueError(task_text("url_argument_empty", self.language, argument=empty))
         url = _SLOT.sub(lambda slot: quote(str(arguments.get(slot[1], "")), safe=""), str(self.api["url"]))
         if segment := _dot_segment(url):
-            raise ValueError(phrase("url_other_path", self.language, segment=segment))
+            raise ValueError(task_text("url_other_path", self.language, segment=segment))
         left = {name: value for name, value in arguments.items() if name not in _SLOT.findall(str(self.api["url"]))}
         given: dict[str, Any] = {"params": left} if self.method in _SAFE else {"json": left}
         async with (
@@ -165,7 +165,7 @@ class HttpTool(Marked):
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) > MOST_BYTES:
-                raise ValueError(phrase("response_too_long", self.language, most=MOST_BYTES))
+                raise ValueError(task_text("response_too_long", self.language, most=MOST_BYTES))
         return body
 
 

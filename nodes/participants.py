@@ -49,7 +49,7 @@ from segue.core.decision import call_name, check_storable, read_object
 from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import Token, Uttered
 from segue.core.models import ModelRequest
-from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
+from segue.prompts.catalogue import agent_prompt, error_text, render, task_text
 
 from .context import NodeContext, announce, described_specs, truncate
 from .model_call import Listener, ask_model, refuse_unreadable
@@ -147,9 +147,9 @@ async def complete(
             return Completion(read(done.reply.text), usage)
         except UnreadableReply as error:
             why = error_text(error, setting.language)
-            hint = HumanMessage(phrase("reply_unread", setting.language, why=why))
+            hint = HumanMessage(task_text("reply_unread", setting.language, why=why))
             asked = [*asked, AIMessage(done.reply.text or "…"), hint]
-    return Completion(None, usage, phrase("none_read", setting.language, n=setting.config.retry_limit, why=why))
+    return Completion(None, usage, task_text("none_read", setting.language, n=setting.config.retry_limit, why=why))
 
 
 def model_context(setting: Setting) -> NodeContext:
@@ -397,7 +397,7 @@ def _ask(setting: Setting, conversation: Conversation) -> str:
     last = conversation.utterances[-1] if conversation.utterances else None
     question: dict[str, Any] = {
         "kind": KIND,
-        "question": spoken(last) if last else phrase("begin_talk", setting.language),
+        "question": spoken(last) if last else task_text("begin_talk", setting.language),
         "role": setting.role.value,
         "calls": [],
         BY_SEGUE: True,
@@ -435,18 +435,18 @@ class SimulatedUser:
         return render(
             "simulated_user",
             language,
-            persona=config.persona or phrase("no_persona", language),
-            goal=config.goal or phrase("no_goal", language),
+            persona=config.persona or task_text("no_persona", language),
+            goal=config.goal or task_text("no_goal", language),
         )
 
     def _lines(self, conversation: Conversation) -> Iterator[str]:
         language = self._setting.language
-        yield phrase("assistant_said", language, text=phrase("greeting", language))
+        yield task_text("assistant_said", language, text=task_text("greeting", language))
         for utterance in conversation.utterances:
             if utterance.role is Role.USER:
-                yield phrase("user_said", language, text=utterance.text)
+                yield task_text("user_said", language, text=utterance.text)
             elif utterance.role is Role.BOT and not utterance.is_action:
-                yield phrase("assistant_said", language, text=utterance.text)
+                yield task_text("assistant_said", language, text=utterance.text)
 
 
 class OutOfWorkflowUser(SimulatedUser):
@@ -457,7 +457,7 @@ class OutOfWorkflowUser(SimulatedUser):
         chance = random_of(self._setting, conversation, "out of workflow").random()
         if not conversation.turn or chance >= self._setting.config.out_of_workflow:
             return whole
-        return f"{whole}\n\n{phrase('out_of_workflow', self._setting.language)}"
+        return f"{whole}\n\n{task_text('out_of_workflow', self._setting.language)}"
 
 
 def _read_first(text: str) -> str:
@@ -524,7 +524,7 @@ class SimulatedAPI:
             "simulated_api",
             language,
             apis=described_specs(self.specs, language),
-            calls=calls or phrase("no_calls", language),
+            calls=calls or task_text("no_calls", language),
         )
 
 
@@ -574,7 +574,7 @@ class ApiDuplication:
         made = sum((u.action, u.action_input) == requested for u in conversation.results)
         if made < self._most:
             return ""
-        return phrase("api_duplication", self._language, tool=call.action, n=str(made))
+        return task_text("api_duplication", self._language, tool=call.action, n=str(made))
 
     def end(self, conversation: Conversation) -> EndReason | None:
         return None

@@ -42,7 +42,7 @@ from segue.core.plan import Step
 from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, SourcedText
 from segue.core.records import Call
 from segue.passages import text_of
-from segue.prompts.catalogue import error_text, phrase, render
+from segue.prompts.catalogue import error_text, render, task_text
 from segue.tools.calls import SCRATCHPAD, argument_error
 
 from .context import (
@@ -184,7 +184,7 @@ def _answered_now() -> frozenset[int]:
 
 
 def _changed(tools: Collection[str], language: str) -> str:
-    return phrase("tool_changed", language, tools=listed(dict.fromkeys(tools)))
+    return task_text("tool_changed", language, tools=listed(dict.fromkeys(tools)))
 
 
 def versions_of(calls: Calls) -> dict[str, str]:
@@ -272,7 +272,7 @@ def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, An
 
 def reason_clause(reason: str, language: str) -> str:
     """A person's reason as the end of a sentence; empty where none was given."""
-    return phrase("why", language, reason=reason.rstrip(".。 ")) if reason else ""
+    return task_text("why", language, reason=reason.rstrip(".。 ")) if reason else ""
 
 
 # What entered a session before a call was decided: a person's words, prompts, descriptions of tools, and results.
@@ -492,7 +492,7 @@ def _resolved(call: AnyCall, outcomes: Mapping[str, Mapping[str, Any]], language
     try:
         arguments = resolve_arguments(call.arguments, lambda reference: _look_up(reference, outcomes))
     except DanglingReference as error:
-        return replace(call, dangling=phrase("not_filled", language, error=error))
+        return replace(call, dangling=task_text("not_filled", language, error=error))
     filled = replace(call, arguments=arguments, given=call.arguments)
     hidings = [outcomes[ref].get(HIDDEN, False) for refs in _taken_refs(filled).values() for ref in refs]
     return replace(filled, hidden=max(hidings, key=_STRENGTH.index, default=False))
@@ -572,7 +572,7 @@ def seen_result(result: CallResult, ref: str, language: str, summary: str = "") 
     """What the model sees of a hidden result: the reference to it, its type, and a summary."""
     bare = replace(result, stack="", sources=None, secret=False, used=None)
     if not result.success:
-        return replace(bare, error=phrase("hidden_error", language)).json()
+        return replace(bare, error=task_text("hidden_error", language)).json()
     reference = reference_to(ref)
     kind = next((name for type_, name in _TYPES if isinstance(result.value, type_)), "null")
     shown: dict[str, Any] = {REF: reference, "type": kind}
@@ -581,7 +581,7 @@ def seen_result(result: CallResult, ref: str, language: str, summary: str = "") 
     if summary:
         shown["untrusted_summary"] = summary
     part = f"{reference}.0" if isinstance(result.value, list) else f"{reference}.<field>"
-    return replace(bare, value={**shown, "note": phrase("hidden_result", language, reference=part)}).json()
+    return replace(bare, value={**shown, "note": task_text("hidden_result", language, reference=part)}).json()
 
 
 def seen_outcome(outcome: Mapping[str, Any], key: CallKey, language: str) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.models import ModelReply, ModelRequest, Usage, add_usages
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts import catalogue
-from segue.prompts.catalogue import agent_prompt, phrase, render
+from segue.prompts.catalogue import agent_prompt, render, task_text
 
 from .calls import (
     CallRunner,
@@ -251,8 +251,8 @@ def _not_changed(call: PlannedCall, why: str) -> TaskError:
 def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Phase:
     """The banner of a step, or of a wave's entry, under the phase that the plan gave it."""
     phase = item["phase"] if item["phase"] in _PHASES else "execution"
-    about = {"phase": phrase(f"phase_{phase}", language), "i": place, "n": total, "description": item["description"]}
-    return Phase(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
+    about = {"phase": task_text(f"phase_{phase}", language), "i": place, "n": total, "description": item["description"]}
+    return Phase(task_id=task_id, step_id=item["step_id"], content=task_text("plan_step", language, **about))
 
 
 def emit_thoughts(steps: Sequence[Step], chosen: Sequence[Step], state: PlanState, work: NodeContext) -> None:
@@ -386,7 +386,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     added = cast(PlanUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     language, why = state["language"], state["complaint"]
-    banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
+    banner = task_text("plan_again", language, why=why) if why else task_text("plan_1", language)
     work.emit(Phase(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, partial(_request, state), Listener, state["usage"], ids, state["language"])
@@ -418,7 +418,7 @@ def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget))
     own = agent_prompt(work.agent, language, state["objective"])
-    ask = phrase("plan_asking", language) if work.asks_user else ""
+    ask = task_text("plan_asking", language) if work.asks_user else ""
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known, ask=ask)
     return ModelRequest(
         purpose="plan",
@@ -472,7 +472,7 @@ async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) 
 
     reviewed = review(work, plan.goal, plan.steps, check, task_id=state["task_id"], language=language)
     if reviewed and reviewed.draft is None:
-        rejected = phrase("plan_rejected", language, why=reason_clause(reviewed.reason, language))
+        rejected = task_text("plan_rejected", language, why=reason_clause(reviewed.reason, language))
         return {"complaint": rejected, "asked": 0, "events": announce(*reviewed.events)}
     if reviewed and reviewed.draft and reviewed.edited:
         plan = _read_plan(reviewed.draft, state, work)
@@ -480,7 +480,7 @@ async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) 
     if not answers and merged[-1].phase == "generation" and not merged[-1].uses_tool:
         merged = merged[:-1]
     steps = [step.model_dump(mode="json") for step in merged]
-    banner = phrase("plan_made", language, goal=plan.goal, n=len(steps))
+    banner = task_text("plan_made", language, goal=plan.goal, n=len(steps))
     work.emit(Phase(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=plan.goal, steps=steps)
     repaired = [step.step_id for step in merged if step.status is Status.ERROR]
@@ -572,7 +572,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
         if answered:
             question, text = ran[-1]["arguments"]["question"], CallResult.of(ran[-1]["result"]).value
-            answer = phrase("user_answered", state["language"], question=question, answer=text)
+            answer = task_text("user_answered", state["language"], question=question, answer=text)
             complaint = "; ".join(filter(None, [complaint, answer]))
         update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
         return joined(added, update)
@@ -620,18 +620,18 @@ def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Map
     last = {outcome["step_id"]: outcome for outcome in outcomes}
     wrong = [_failure_text(step, last.get(step.step_id, {}), language) for step in failed]
     notes = "; ".join(message.text for message in added.get("messages", ()))
-    return "; ".join([*wrong, *([phrase("user_added", language, notes=notes)] if notes else [])])
+    return "; ".join([*wrong, *([task_text("user_added", language, notes=notes)] if notes else [])])
 
 
 def _failure_text(step: Step, outcome: Mapping[str, Any], language: str) -> str:
     if not _rejected(outcome):
-        return phrase("failed_step", language, step=step.step_id, description=step.description, why=step.note)
+        return task_text("failed_step", language, step=step.step_id, description=step.description, why=step.note)
     about = {
         "step": step.step_id,
         "description": step.description,
         "why": reason_clause(outcome.get("rejected", ""), language),
     }
-    return phrase("rejected_step", language, **about)
+    return task_text("rejected_step", language, **about)
 
 
 def _rejected(outcome: Mapping[str, Any]) -> bool:
@@ -667,7 +667,7 @@ def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], 
         try:
             wave.append(resolved(call, state))
         except DanglingReference as error:
-            result = CallResult.failed(phrase("not_filled", state["language"], error=error))
+            result = CallResult.failed(task_text("not_filled", state["language"], error=error))
             broken.append(move_call(call, Done(Proposed(), result.json(), "")).json())
     return wave, broken
 
@@ -751,7 +751,7 @@ async def ask_user(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
         result = CallResult.failed(catalogue.error_text(error, language))
     else:
         answer = ask_question(asked["question"], asked["choices"], language)
-        ended, text = answer.manual_finish, answer.text or phrase("question_ended", language)
+        ended, text = answer.manual_finish, answer.text or task_text("question_ended", language)
         result = CallResult.failed(text) if ended else CallResult.done(text)
         answered = [QuestionAnswered(question=asked["question"], answer=text, step_id=call.step_id, **ids)]
     outcome = move_call(call, Done(Proposed(), result.json(), "")).json()
@@ -797,15 +797,15 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     task_id, language = state["task_id"], state["language"]
     old = tuple(Step(**step) for step in state["plan"])
     steps, error = _close(old, state)
-    work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
+    work.emit(Phase(task_id=task_id, content=task_text("plan_4", language)))
     calls = await _ask_until_answered(state, work)
     asked = calls[-1]
     truncated = asked.reply.finish_reason == "length"
     if asked.reply.text.strip() or is_truncated(work, asked.reply):
         written = whole_answer(work, asked.reply, language)
     else:
-        empty = phrase("answer_empty", language)
-        why = phrase("spent_unreadable", language, n=MOST_ASKS, error=empty)
+        empty = task_text("answer_empty", language)
+        why = task_text("spent_unreadable", language, n=MOST_ASKS, error=empty)
         written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
     text = "\n\n".join([written, *_unknown(old, state)])
     if rest := text.removeprefix(asked.streamed):
@@ -876,8 +876,8 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     failed = {step.step_id for step in unrepaired(steps, state)} - doubtful
     blocked = dependents_of(steps, doubtful)
     language = state["language"]
-    why = phrase("step_needs_failed" if failed else "step_over_budget", language)
-    unknown = phrase("step_needs_unknown", language)
+    why = task_text("step_needs_failed" if failed else "step_over_budget", language)
+    unknown = task_text("step_needs_unknown", language)
     left = [step.step_id for step in steps if step.status is Status.PENDING and step.uses_tool]
     notes = {step_id: unknown if step_id in blocked else why for step_id in left}
     steps = skip_steps(answer_steps(steps), notes)
@@ -888,9 +888,9 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
 def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:
     """A line for each call that may or may not have taken effect, and the steps that did not run because of it."""
     doubtful, language = steps_in_doubt(state), state["language"]
-    lines = [phrase("unknown_call", language, tool=s.action) for s in steps if s.step_id in doubtful]
+    lines = [task_text("unknown_call", language, tool=s.action) for s in steps if s.step_id in doubtful]
     left = [f"- {step.description}" for step in steps if step.step_id in dependents_of(steps, doubtful)]
-    return [*lines, *([phrase("unknown_left", language, steps="\n".join(left))] if left else [])]
+    return [*lines, *([task_text("unknown_left", language, steps="\n".join(left))] if left else [])]
 
 
 def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:

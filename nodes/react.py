@@ -25,7 +25,7 @@ from segue.core.events import (
 )
 from segue.core.models import REFUSAL
 from segue.core.plan import Plan, Step, validate
-from segue.prompts.catalogue import error_text, phrase
+from segue.prompts.catalogue import error_text, task_text
 from segue.tools.adapters.agents import TASK
 
 from .calls import (
@@ -122,7 +122,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     done = (assignment or {}).get("done") or []
     begun = cast(ReactUpdate, begin(state["messages"], assignment, runtime))
     if not (assignment or {}).get("plan"):
-        banner = phrase("react_task", begun["language"], message=brief(begun["objective"]))
+        banner = task_text("react_task", begun["language"], message=brief(begun["objective"]))
         node_context(runtime).emit(Phase(task_id=begun["task_id"], content=banner))
     return {
         **begun,
@@ -169,11 +169,11 @@ def _spent(state: ReactState, work: NodeContext) -> str:
     agent, language = work.agent, state["language"]
     match limit_reached(state, work):
         case "iterations":
-            return phrase("spent_iterations", language, n=agent.max_iteration)
+            return task_text("spent_iterations", language, n=agent.max_iteration)
         case "tool_calls":
-            return phrase("spent_calls", language, n=agent.budget.tool_calls)
+            return task_text("spent_calls", language, n=agent.budget.tool_calls)
         case "seconds":
-            return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
+            return task_text("spent_seconds", language, n=f"{agent.budget.seconds:g}")
     known = [*work.tools, RECALL, *ActionType]
     return repeated_failure(all_rounds(state), known, language)
 
@@ -204,7 +204,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         prose, unread = prose_answer(asked.reply, state, work), error_text(error, state["language"])
         if prose is None:
             return joined(added, _unreadable(asked, unread, state, work))
-        why = phrase("prose_answer", state["language"], n=MOST_ASKS)
+        why = task_text("prose_answer", state["language"], n=MOST_ASKS)
         decision, errors = prose, [ErrorRaised(message=f"{unread} {why}", **ids)]
     if decision.action_type is ActionType.ANSWER and (left := agents_under_way(state, work)):
         if asked.streamed:
@@ -306,7 +306,9 @@ def _streamed(decision: Decision, streamed: str, state: ReactState, work: NodeCo
 
 def _heading(state: ReactState) -> str:
     """The banner of the answer; empty where an earlier round has begun it."""
-    return "" if any(record.get("said") for record in state["records"]) else phrase("react_answer", state["language"])
+    return (
+        "" if any(record.get("said") for record in state["records"]) else task_text("react_answer", state["language"])
+    )
 
 
 def _events(
@@ -409,7 +411,7 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     steps = [step.model_dump(mode="json") for step in merged]
     vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
     lines = "\n".join(f"{step.step_id}. {step.description}" for step in merged)
-    banner = phrase("react_plan", state["language"]) + lines + "\n\n"
+    banner = task_text("react_plan", state["language"]) + lines + "\n\n"
     node_context(runtime).emit(Phase(content=banner, **ids_of(state)))
     return {
         "plan": steps,
@@ -442,7 +444,7 @@ def _reviewed(
         return steps, [], ""
     if reviewed.draft is None:
         why = reason_clause(reviewed.reason, language)
-        return steps, [*reviewed.events], phrase("plan_rejected", language, why=why)
+        return steps, [*reviewed.events], task_text("plan_rejected", language, why=why)
     return read(reviewed.draft) if reviewed.edited else steps, [*reviewed.events], ""
 
 
@@ -457,9 +459,9 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     decision = decision_of(state)
     repairs = state["repairs"] + 1
     if repairs > MOST_REPAIRS:
-        return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
+        return _refused(state, task_text("plan_around", state["language"], n=MOST_REPAIRS), repairs)
     if not decision.tool_calls and not decision.plan:
-        return _refused(state, phrase("repair_empty", state["language"]), repairs)
+        return _refused(state, task_text("repair_empty", state["language"]), repairs)
     steps = tuple(Step(**step) for step in state["plan"])
     calls = calls_of(state, decision)
     begun = begin_steps(steps, [call.step_id for call in calls])
@@ -490,7 +492,7 @@ async def ask_user(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Interrupt the graph until a person has answered; they may also end the task."""
     decision, ids = decision_of(state), ids_of(state)
     answer = ask_question(decision.question, decision.choices, state["language"])
-    text = answer.text or phrase("question_ended", state["language"])
+    text = answer.text or task_text("question_ended", state["language"])
     asked = decision.model_copy(update={"control_id": decision.control_id or f"{state['trace_id']}-0"})
     steps = tuple(Step(**step) for step in state["plan"])
     (step_id,) = steps_of_calls([(ASK_USER, decision.output)], steps, decision.step_id)
@@ -501,7 +503,7 @@ async def ask_user(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "plan": [step.model_dump(mode="json") for step in moved],
         "records": [{**record_of(state, decision.action_type.value, decision), ANSWERED: text}],
         "messages": control_exchange(asked, {"success": text}),
-        "spent": phrase("question_ended", state["language"]) if answer.manual_finish else "",
+        "spent": task_text("question_ended", state["language"]) if answer.manual_finish else "",
         "events": announce(answered, *step_events(steps, moved, ids)),
     }
 

@@ -33,7 +33,7 @@ from segue.core.events import ToolCall
 from segue.core.models import ModelReply, ModelRequest, PromptSize, RawCall, SentPrompts, tokens
 from segue.core.plan import Step
 from segue.core.records import Call
-from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
+from segue.prompts.catalogue import agent_prompt, has_slot, render, task_text, template
 from segue.tools.adapters.agents import LocalAgentTool
 
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, steps_of_calls
@@ -126,7 +126,7 @@ def refusal(call: PendingCall, state: ReactState, most_calls: int) -> CallResult
     """
     rejected = sum(_status(outcome) is CallStatus.REJECTED for outcome in state["outcomes"])
     if state["tool_calls"] + call.index - len(state["outcomes"]) + rejected >= most_calls:
-        why = phrase("no_calls_left", state["language"], n=most_calls)
+        why = task_text("no_calls_left", state["language"], n=most_calls)
         return CallResult(status=CallStatus.OVER_BUDGET, error=why)
     return refused_repeat(call, rounds_of(state), state["task_id"], state["language"]) or _stored(call, state)
 
@@ -140,7 +140,7 @@ def all_rounds(state: ReactState) -> list[Sequence[Mapping[str, Any]]]:
     """The outcomes of each round that made calls, failed, or only thought; oldest first."""
     rounds: list[Sequence[Mapping[str, Any]]] = []
     for record in state["records"]:
-        idle = phrase("only_thought", state["language"]) if record["action_type"] == ActionType.REFLECT else ""
+        idle = task_text("only_thought", state["language"]) if record["action_type"] == ActionType.REFLECT else ""
         if record["results"]:
             rounds.append(record["results"])
         elif error := record["error"] or idle:
@@ -160,7 +160,7 @@ def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     last = [results[-1] for results in same]
     if any(not result.success or result.value != last[0].value for result in last):
         return None
-    request = phrase("repeated_call", state["language"], n=MOST_SUCCESSES)
+    request = task_text("repeated_call", state["language"], n=MOST_SUCCESSES)
     return CallResult(status=CallStatus.REPEATED, value=last[0].value, note=request)
 
 
@@ -267,7 +267,7 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
 
 def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
     if not state["records"]:
-        return {"failed": False, "note": phrase("first_round", state["language"])}
+        return {"failed": False, "note": task_text("first_round", state["language"])}
     record = state["records"][-1]
     kept = {name: record[name] for name in ("trace_id", "iteration", "action_type")}
     edited = [o for o in record["results"] if "original" in o]
@@ -564,7 +564,7 @@ def _system(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], sna
 
 def _static_system(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoken: Sequence[Any]) -> str:
     """The system prompt without the state: the same in every round of a task."""
-    text = _instructions(state, work, tools, phrase("state_last", state["language"]))
+    text = _instructions(state, work, tools, task_text("state_last", state["language"]))
     return f"{text}\n\n{as_json({'conversation': list(spoken)})}" if spoken else text
 
 
@@ -572,7 +572,7 @@ def _instructions(state: ReactState, work: NodeContext, tools: Mapping[str, Tool
     language = state["language"]
     shown = described(tools, language, work.services.renderings)
     own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=shown)
-    endings = phrase("react_endings_asking" if work.asks_user else "react_endings", language)
+    endings = task_text("react_endings_asking" if work.asks_user else "react_endings", language)
     return render("react", language, agent_prompt=own, tools=shown, endings=endings)
 
 
@@ -834,7 +834,9 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
         later=True,
         joins=joins,
         behind=[key_of(state, place) for place in places],
-        headings=() if state["outcomes"] else (phrase("react_plan", language), phrase("react_step", language, n=n)),
+        headings=()
+        if state["outcomes"]
+        else (task_text("react_plan", language), task_text("react_step", language, n=n)),
     )
 
 

@@ -28,7 +28,7 @@ from segue.core.message import ATTACHMENTS, naming
 from segue.core.models import SentPrompts
 from segue.core.plan import Step, open_steps
 from segue.core.records import Call
-from segue.prompts.catalogue import language_of, phrase
+from segue.prompts.catalogue import language_of, task_text
 from segue.tools.calls import unknown_outcome
 
 from .context import STEER, NodeContext, NodeRuntime, announce, as_json, is_steering, node_context, truncate
@@ -455,8 +455,8 @@ def unfinished(outcomes: Sequence[Mapping[str, Any]], why: str, language: str) -
     """The answer of a task that ends early: why it does, and a line for each successful call."""
     results = [(outcome["name"], CallResult.of(outcome["result"])) for outcome in outcomes]
     lines = [f"- {name}: {truncate(as_json(r.value), FOUND_CHARS)}" for name, r in results if r.success]
-    found = "\n".join(lines) or phrase("nothing_found", language)
-    return phrase("unfinished", language, why=why, found=found)
+    found = "\n".join(lines) or task_text("nothing_found", language)
+    return task_text("unfinished", language, why=why, found=found)
 
 
 def end_task(

@@ -47,12 +47,12 @@ class Texts:
         return name in catalogue("en")[self.section]
 
 
-phrase = Texts("task")
-sentence = Texts("terminal")
+task_text = Texts("task")
+terminal_text = Texts("terminal")
 report_text = Texts("report")
 backtest_text = Texts("backtest")
 chaos_text = Texts("chaos")
-rehearsed = Texts("rehearsal")
+rehearsal_text = Texts("rehearsal")
 _mode_text = Texts("modes")
 
 
@@ -187,7 +187,7 @@ def listing(names: Sequence[str], language: Language) -> str:
 
 # Error messages in a reader's language; the message of an error itself is in English.
 
-problem_sentence = Texts("http")
+http_text = Texts("http")
 _WORDS = ("status", "state", "known", "reason")
 """The values that may be names: of a status, of the state of a file, of why a checkpoint is damaged, or "none"."""
 
@@ -228,18 +228,18 @@ def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language, kno
     `errors` are pydantic's, `known` the fields that its body may have.
     """
     if errors[0]["type"] == "json_invalid":
-        return problem_sentence("InvalidJson", language, position=errors[0]["loc"][-1], why=errors[0]["ctx"]["error"])
+        return http_text("InvalidJson", language, position=errors[0]["loc"][-1], why=errors[0]["ctx"]["error"])
     reasons = [f"{'.'.join(str(part) for part in error['loc'])}: {_reason(error, language, known)}" for error in errors]
-    return problem_sentence("InvalidRequest", language, reasons="; ".join(reasons)[:1000])
+    return http_text("InvalidRequest", language, reasons="; ".join(reasons)[:1000])
 
 
 def _reason(error: Mapping[str, Any], language: Language, known: Collection[str]) -> str:
     if error["type"] == "model_attributes_type" and tuple(error["loc"]) == ("body",):
-        return problem_sentence("NotAnObject", language)
+        return http_text("NotAnObject", language)
     template = catalogue(language)["validation"].get(error["type"])
     reason = template.format(**error.get("ctx", {})) if template else str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden" and (near := get_close_matches(str(error["loc"][-1]), known, 1)):
-        return problem_sentence("MeantField", language, reason=reason, name=near[0])
+        return http_text("MeantField", language, reason=reason, name=near[0])
     return reason
 
 
@@ -307,4 +307,4 @@ def agent_prompt(agent: "Agent", language: str, message: str, *, current_state: 
     """The agent's own prompt or the default one, and the language that the message is to be answered in."""
     own = fill(agent.prompt or template("agent", language), current_state=current_state, tools=tools)
     chosen = agent.language or language_of(message) != language
-    return f"{own}\n\n{phrase('answer_in' if chosen else 'answer_alike', language)}"
+    return f"{own}\n\n{task_text('answer_in' if chosen else 'answer_alike', language)}"

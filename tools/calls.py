@@ -30,7 +30,7 @@ from pydantic import BaseModel
 from segue.core.calls import CallResult, CallStatus, Execution, Tool, is_repeatable, read_question
 from segue.core.decision import storable_text
 from segue.core.errors import InvalidMessage, listed
-from segue.prompts.catalogue import error_text, phrase, rendered
+from segue.prompts.catalogue import error_text, rendered, task_text
 
 from .adapters.agents import DatabaseLost, LocalAgentTool
 from .bound_tool import (
@@ -373,7 +373,7 @@ class ToolExecutor:
             if settled is not NOT_DONE and not (settled is None and repeatable):
                 return settled or _interrupted(execution)
         if tool.needs_approval and not (execution.approved or execution.cleared):
-            return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
+            return CallResult.failed(task_text("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
             return unknown_outcome("call_doubtful", execution.language, tool=tool.name)
         result = await _attempt(tool, execution, tool.call)
@@ -403,7 +403,7 @@ def missing(execution: Execution) -> CallResult:
     if execution.claim.state == "interrupted":
         return _interrupted(execution)
     known = rendered(listed(execution.tools), execution.language)
-    return CallResult.failed(phrase("no_tool", execution.language, tool=execution.name, known=known))
+    return CallResult.failed(task_text("no_tool", execution.language, tool=execution.name, known=known))
 
 
 def _check_value(value: Any) -> Any:
@@ -442,7 +442,7 @@ def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
 def left_open(name: str, tools: Mapping[str, Tool], language: str) -> CallResult:
     """The result of a call that was under way when its task was cancelled."""
     if is_repeatable(tools.get(name)):
-        return CallResult(status=CallStatus.LEFT_OPEN, error=phrase("call_left_open", language, tool=name))
+        return CallResult(status=CallStatus.LEFT_OPEN, error=task_text("call_left_open", language, tool=name))
     return unknown_outcome("call_left_open_unknown", language, CallStatus.LEFT_OPEN, tool=name)
 
 
@@ -452,7 +452,7 @@ def _interrupted(execution: Execution) -> CallResult:
 
 def unknown_outcome(text: str, language: str, status: CallStatus = CallStatus.UNKNOWN, **values: str) -> CallResult:
     """The result of a call that may or may not have taken effect; `text` names the sentence that says why."""
-    return CallResult.outcome_unknown(phrase(text, language, **values), status)
+    return CallResult.outcome_unknown(task_text(text, language, **values), status)
 
 
 async def _attempt(
@@ -476,7 +476,7 @@ async def _attempt(
     if not running.done():
         return await _timed_out(tool, running, seconds, execution.language)
     if running.cancelled():
-        return CallResult.failed(phrase("call_cancelled", execution.language, tool=tool.name))
+        return CallResult.failed(task_text("call_cancelled", execution.language, tool=tool.name))
     return _ended(running)
 
 
@@ -521,7 +521,7 @@ async def _outcome(
     name, language, ran = execution.name, execution.language, ""
     try:
         value = await call(execution.arguments)
-        ran = phrase("call_unreadable", language, tool=name) + " "
+        ran = task_text("call_unreadable", language, tool=name) + " "
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
         if isinstance(value, CallResult):
@@ -536,7 +536,7 @@ async def _outcome(
     except Wait as wait:
         return _waiting(wait, execution)
     except BadArguments as error:
-        return CallResult.failed(_sentence(phrase("call_misfit", language, tool=name, why=str(error))))
+        return CallResult.failed(_sentence(task_text("call_misfit", language, tool=name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
         return _failed(error, ran)
 
@@ -565,7 +565,7 @@ def _refused_approval(asking: CallResult, execution: Execution) -> CallResult:
     if isinstance(execution.tool, LocalAgentTool) or question["kind"] != "approval" or [*names] == [execution.name]:
         return asking
     calls = rendered(listed(names), execution.language)
-    return CallResult.failed(phrase("call_asks_approval", execution.language, tool=execution.name, calls=calls))
+    return CallResult.failed(task_text("call_asks_approval", execution.language, tool=execution.name, calls=calls))
 
 
 def _waiting(wait: Wait, execution: Execution) -> CallResult:
@@ -597,7 +597,7 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
     limit = f"{seconds:g}"
     stopped = running.done() and not has_running_thread(running)
     if stopped or is_repeatable(tool):
-        return CallResult.failed(phrase("call_late", language, tool=tool.name, n=limit))
+        return CallResult.failed(task_text("call_late", language, tool=tool.name, n=limit))
     return unknown_outcome("call_late_unknown", language, tool=tool.name, n=limit)
 
 

@@ -38,7 +38,7 @@ from segue.core.events import (
     ToolResult,
     Waiting,
 )
-from segue.prompts.catalogue import Language, language_of, phrase
+from segue.prompts.catalogue import Language, language_of, task_text
 from segue.runtime.reply import Projection
 from tests.polling import wait_until
 
@@ -48,7 +48,7 @@ ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 REACT: list[Event] = [
     TaskStarted(message="北京怎么样", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="react", reason="picked", **TASK),
-    Phase(content=phrase("react_plan", "zh"), **TASK),
+    Phase(content=task_text("react_plan", "zh"), **TASK),
     RecursionStart(max_iteration=30, **ROUND),
     Thinking(content="要查", **ROUND),
     Thinking(content="北京", **ROUND),
@@ -77,14 +77,14 @@ def step(step_id: str, description: str, status: str = "pending") -> dict[str, s
 PLAN: list[Event] = [
     TaskStarted(message="plan a trip", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="plan", reason="asked for", **TASK),
-    Phase(content=phrase("plan_1", "en"), **TASK),
-    Phase(content=phrase("plan_made", "en", goal="a trip", n=3), **TASK),
+    Phase(content=task_text("plan_1", "en"), **TASK),
+    Phase(content=task_text("plan_made", "en", goal="a trip", n=3), **TASK),
     PlanUpdate(goal="a trip", steps=[step("1", "Look up"), step("2", "Reckon"), step("3", "Write")], **TASK),
     StepUpdate(step_id="1", status="running", description="Look up", **TASK),
     ToolCall(step_id="1", index=0, name="look_up", arguments={}, **TASK),
     Phase(
         step_id="1",
-        content=phrase("plan_step", "en", phase=phrase("phase_execution", "en"), i=1, n=3, description="Look up"),
+        content=task_text("plan_step", "en", phase=task_text("phase_execution", "en"), i=1, n=3, description="Look up"),
         **TASK,
     ),
     ToolResult(step_id="1", index=0, name="look_up", arguments={}, result={"success": "found"}, **TASK),
@@ -93,12 +93,12 @@ PLAN: list[Event] = [
     ToolCall(step_id="2", index=0, name="reckon", arguments={}, **TASK),
     Phase(
         step_id="2",
-        content=phrase("plan_step", "en", phase=phrase("phase_execution", "en"), i=2, n=3, description="Reckon"),
+        content=task_text("plan_step", "en", phase=task_text("phase_execution", "en"), i=2, n=3, description="Reckon"),
         **TASK,
     ),
     ToolResult(step_id="2", index=0, name="reckon", arguments={}, result={"error": "no figures"}, **TASK),
     StepUpdate(step_id="2", status="error", description="Reckon", note="no figures", **TASK),
-    Phase(content=phrase("plan_4", "en"), **TASK),
+    Phase(content=task_text("plan_4", "en"), **TASK),
     Token(content="The trip.", **TASK),
     StepUpdate(step_id="3", status="done", description="Write", **TASK),
     Answer(answer="The trip.", **TASK),
@@ -170,8 +170,8 @@ def test_react_as_lines_shows_each_thing_once() -> None:
 def test_the_phase_that_chooses_calls_keeps_them_in_a_terminal() -> None:
     started, mode, *_, call, result, _, _, answer = REACT
     chosen, running = (
-        Phase(content=phrase("react_plan", "zh"), **TASK),
-        Phase(content=phrase("react_step", "zh", n=1), **TASK),
+        Phase(content=task_text("react_plan", "zh"), **TASK),
+        Phase(content=task_text("react_step", "zh", n=1), **TASK),
     )
     shown = [line.strip() for line in live([started, mode, call, chosen, running, result, answer]).splitlines()]
     place = shown.index("【阶段二：制定计划】")
@@ -351,7 +351,7 @@ def test_what_was_streamed_is_discarded_when_a_call_starts_again() -> None:
 def test_a_mended_plan_leaves_the_old_one_behind() -> None:
     events: list[Event] = [
         *PLAN[:15],
-        Phase(content=phrase("plan_again", "en", why="step 2 failed"), **TASK),
+        Phase(content=task_text("plan_again", "en", why="step 2 failed"), **TASK),
         PlanUpdate(goal="a trip", steps=[step("1", "Look up", "done"), step("4", "Guess")], **TASK),
         StepUpdate(step_id="4", status="done", description="Guess", **TASK),
         Answer(answer="Done.", **TASK),

@@ -19,7 +19,7 @@ from segue.app import App
 from segue.core.agents import Agent
 from segue.core.decision import decode
 from segue.core.errors import UnreadableReply
-from segue.prompts.catalogue import error_text, language_of, phrase
+from segue.prompts.catalogue import error_text, language_of, task_text
 from tests.fakes import ScriptedChatModel, answer
 from tests.recorded.sessions import (
     Recorded,
@@ -157,7 +157,7 @@ def settled(result: dict[str, Any], language: str) -> dict[str, Any]:
     if result["success"]:
         return {"success": result["result"]}
     if was_missing(result):
-        return {"error": phrase("no_tool", language, tool=result["name"], known=", ".join(TOOLS))}
+        return {"error": task_text("no_tool", language, tool=result["name"], known=", ".join(TOOLS))}
     return {"error": f"RecordedFailure: {result['error']}"}
 
 
@@ -189,7 +189,7 @@ def test_tasks_end_with_their_answer_or_by_their_budget(courses: list[Course]) -
         if answered(course.task):
             assert (result["status"], result["answer"]) == ("done", action_of(last)[1]["answer"])
             continue
-        why = phrase("spent_iterations", language_of(course.task["user_message"]), n=len(course.recursions))
+        why = task_text("spent_iterations", language_of(course.task["user_message"]), n=len(course.recursions))
         assert (result["status"], result["success"], result["error"]) == ("error", False, why)
         assert why in result["answer"]
         assert [data["message"] for _, data in course.of_type("error") if data["final"]] == [why]

@@ -8,7 +8,7 @@ from langgraph.errors import GraphInterrupt
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, ErrorData
 
 from segue.core.calls import read_answer
-from segue.prompts.catalogue import language_of, phrase
+from segue.prompts.catalogue import language_of, task_text
 
 from ..bound_tool import fit_arguments
 from .client import misfit
@@ -48,7 +48,7 @@ class Asking:
 
     def _question(self, params: ElicitRequestFormParams) -> dict[str, Any]:
         properties = params.requested_schema.get("properties") or {}
-        asks = phrase("mcp_asks", language_of(params.message), server=self._server, question=params.message)
+        asks = task_text("mcp_asks", language_of(params.message), server=self._server, question=params.message)
         choices = ["accept", "decline"]
         if len(properties) == 1:
             (only,) = properties.values()
@@ -56,7 +56,7 @@ class Asking:
         elif properties:
             choices = []
             form = json.dumps(params.requested_schema, ensure_ascii=False)
-            asks = f"{asks}\n{phrase('mcp_asks_form', language_of(params.message), form=form)}"
+            asks = f"{asks}\n{task_text('mcp_asks_form', language_of(params.message), form=form)}"
         question = {"kind": "question", "question": asks}
         return {**question, "choices": choices} if choices else question
 

@@ -22,7 +22,7 @@ from ..core.calls import INTERRUPT, WAIT
 from ..core.provenance import DOUBTS
 from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
-from ..prompts.catalogue import sentence, word
+from ..prompts.catalogue import terminal_text, word
 from ..prompts.protocols import is_plan, plan_lines
 from .verdicts import Answer, Call, Verdict, arguments_of
 from .views.console import INDENT, discard_typed, flow_line, json_line, origin_line, print_prose, read_line, visible
@@ -50,7 +50,7 @@ def print_question(console: Console, question: Question, language: str) -> None:
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         arguments = _shown_arguments(call, language)
         if not arguments:
-            console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
+            console.print(Text(f"    {terminal_text('no_arguments', language)}", style="dim"), soft_wrap=True)
         for name, value in arguments.items():
             shown = _further(f"{visible(name)}: ")
             line = Text.assemble("    ", (shown, "dim"), _further(_value(value, language)))
@@ -70,7 +70,9 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
         rows.add_row(Text(visible(name)), Text(_value(value, language)))
         if origin := origin_line(call, name, language):
             rows.add_row(Text(""), origin)
-    body: list[RenderableType] = [rows if rows.row_count else Text(sentence("no_arguments", language), style="dim")]
+    body: list[RenderableType] = [
+        rows if rows.row_count else Text(terminal_text("no_arguments", language), style="dim")
+    ]
     body += _warnings(call, language)
     title = Text.assemble((place, "dim"), (visible(str(call["name"])), "bold"))
     return Panel(Group(*body), title=title, title_align="left", border_style="yellow")
@@ -92,7 +94,7 @@ def _heading(question: Question, language: str) -> Text:
     calls = question.get("calls", ())
     n = len(calls)
     name = "asked_plan" if any(map(is_plan, calls)) else "asked_one" if n == 1 else "asked" if n else "asked_question"
-    heading = Text(sentence(name, language, n=n), style="bold yellow")
+    heading = Text(terminal_text(name, language, n=n), style="bold yellow")
     problem = question.get("problem")
     return Text.assemble((f"{_further(visible(problem))}\n", "red"), heading) if problem else heading
 
@@ -100,11 +102,11 @@ def _heading(question: Question, language: str) -> Text:
 def _warnings(call: Call, language: str) -> list[Text]:
     """Why the person is asked, and what to check first."""
     reason = call.get("reason")
-    found = [Text(sentence(f"asked_{reason}", language), style="yellow")] if reason in DOUBTS else []
+    found = [Text(terminal_text(f"asked_{reason}", language), style="yellow")] if reason in DOUBTS else []
     if refused := call.get("refused"):
         found.append(Text(_further(visible(refused)), style="red"))
     if call.get("unknown_outcome"):
-        found.append(Text(sentence("asked_unknown", language), style="bold yellow"))
+        found.append(Text(terminal_text("asked_unknown", language), style="bold yellow"))
     return found
 
 
@@ -126,7 +128,7 @@ def _value(value: Any, language: str) -> str:
     else:
         text = json_line(value)
     left = len(text) - MOST
-    return visible(text) if left <= 0 else f"{visible(text[:MOST])}{sentence('more', language, n=left)}"
+    return visible(text) if left <= 0 else f"{visible(text[:MOST])}{terminal_text('more', language, n=left)}"
 
 
 class Questioner:
@@ -179,7 +181,7 @@ class Questioner:
         print_question(self._console, question, self._language)
         discard_typed()
         try:
-            while not (text := self._read(f"{sentence('your_answer', self._language)} ").strip()):
+            while not (text := self._read(f"{terminal_text('your_answer', self._language)} ").strip()):
                 pass
         except (EOFError, KeyboardInterrupt):
             self._console.print()
@@ -196,12 +198,15 @@ class Questioner:
                 case "a" | "approve" if "approve" in possible:
                     return {"verdict": "approve"}
                 case "r" | "R" | "reject" if "reject" in possible:
-                    return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
+                    return {
+                        "verdict": "reject",
+                        "reason": self._read(f"{terminal_text('why', self._language)} ").strip(),
+                    }
                 case "e" | "E" | "edit" if "edit" in possible:
                     if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}
                 case "w" | "W" | "respond" if RESPOND in possible:
-                    if result := self._read(f"{sentence('result_given', self._language)} ").strip():
+                    if result := self._read(f"{terminal_text('result_given', self._language)} ").strip():
                         return {"verdict": RESPOND, "reason": result}
                 case key if allowed := _allowed_always(key, call):
                     return allowed
@@ -212,11 +217,11 @@ class Questioner:
         keys = [*list_decisions(call)]
         if not last and "approve" in keys:
             keys.insert(keys.index("approve") + 1, "all")
-        choices = [" · ".join(sentence(f"choose_{key}", self._language) for key in keys)]
+        choices = [" · ".join(terminal_text(f"choose_{key}", self._language) for key in keys)]
         if _may_be_allowed(call):
-            choices.append(sentence("choose_always", self._language))
+            choices.append(terminal_text("choose_always", self._language))
             choices += [flow_line(call, self._language)] if _has_flow(call) else []
-        return "\n".join([*choices, sentence("your_choice", self._language)]) + " "
+        return "\n".join([*choices, terminal_text("your_choice", self._language)]) + " "
 
     def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""
@@ -229,8 +234,8 @@ class Questioner:
             except ValueError as error:
                 self._say("no_object", why=error)
                 if self._editor:
-                    self._read(f"{sentence('again', self._language)} ")
-        self._console.print(Text(sentence("unchanged", self._language), style="dim"))
+                    self._read(f"{terminal_text('again', self._language)} ")
+        self._console.print(Text(terminal_text("unchanged", self._language), style="dim"))
         return None
 
     def _change(self, text: str) -> str:
@@ -241,10 +246,10 @@ class Questioner:
                 self._say("no_editor", editor=self._editor, why=error)
                 self._editor = ""
         with _already_written(text.replace("\n", " ")):
-            return self._read(f"{sentence('write', self._language)} ")
+            return self._read(f"{terminal_text('write', self._language)} ")
 
     def _say(self, name: str, **slots: object) -> None:
-        print_prose(self._console, Text(visible(sentence(name, self._language, **slots)), style="red"))
+        print_prose(self._console, Text(visible(terminal_text(name, self._language, **slots)), style="red"))
 
 
 def _allowed_always(key: str, call: Call) -> Verdict | None:

@@ -20,7 +20,7 @@ from ..core.events import Event, Fallback, Paused, StateChanged
 from ..core.records import Json, Task, TaskTrace
 from ..core.task import TaskStatus
 from ..prompts import protocols
-from ..prompts.catalogue import Language, sentence, word
+from ..prompts.catalogue import Language, terminal_text, word
 from ..runtime.start import MessageOptions, Request
 from .approval import Questioner, can_ask, print_question
 from .exits import FAILED, PAUSED, WAITING, sentence_of
@@ -367,7 +367,7 @@ class Conversation:
 
     def report_waiting(self, task: Task, question: Json) -> int:
         """Say that a task waits, and how to answer it; returns the exit code."""
-        print_note(sentence("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
+        print_note(terminal_text("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
         return WAITING
 
     def _report_unfinished(self, task: Task, question: Json | None) -> int:
@@ -379,16 +379,16 @@ class Conversation:
         match task.status:
             case TaskStatus.DONE:
                 if (task.result or {}).get("malformed"):
-                    print_note(sentence("malformed", language))
+                    print_note(terminal_text("malformed", language))
                 return 0
             case TaskStatus.PAUSED:
-                print_error(task.error or sentence("paused", language), resume)
+                print_error(task.error or terminal_text("paused", language), resume)
                 return FAILED if task.error else PAUSED
             case TaskStatus.CANCELLED:
-                print_error(sentence("accepts_next", language))
+                print_error(terminal_text("accepts_next", language))
             case status:
                 hints = [] if task.result else [resume]
-                print_error(task.error or sentence("did_not_end", language, status=word(status, language)), *hints)
+                print_error(task.error or terminal_text("did_not_end", language, status=word(status, language)), *hints)
         return FAILED
 
 

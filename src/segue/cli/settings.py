@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.environment import foreign_scheme, is_server, without_password
 from ..core.errors import DatabaseUnavailable
 from ..core.task import ANYBODY
-from ..prompts.catalogue import Language, language_named, language_of, sentence
+from ..prompts.catalogue import Language, language_named, language_of, terminal_text
 from .output import keep_output
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Settings:
 
     def say(self, name: str, /, **slots: object) -> str:
         """A sentence of the catalogue in the terminal's language."""
-        return sentence(name, self.ui_language, **slots)
+        return terminal_text(name, self.ui_language, **slots)
 
     def agents(self) -> "list[Agent]":
         """Read the agents file.

@@ -19,7 +19,7 @@ from ..core.provenance import Source
 from ..core.records import Call, Json, RequestKey, Task
 from ..core.task import ACTIVE, MOST_SESSION, TaskStatus
 from ..nodes.context import announce
-from ..prompts.catalogue import phrase
+from ..prompts.catalogue import task_text
 from ..tools.adapters.agents import TASK
 from .control import Control
 from .questions import version_answer
@@ -73,10 +73,10 @@ class CalledAgents:
         """
         task = await self._joined(caller, call) if call.joins else await self._begun(caller, call)
         if task is None:
-            return CallResult.failed(phrase("agent_not_begun", caller.reply_language, task_id=call.joins))
+            return CallResult.failed(task_text("agent_not_begun", caller.reply_language, task_id=call.joins))
         if call.later and not call.joins:
             await self._continue(task)
-            begun = CallResult.done({TASK: task.task_id, "status": phrase("agent_runs", caller.reply_language)})
+            begun = CallResult.done({TASK: task.task_id, "status": task_text("agent_runs", caller.reply_language)})
             return begun.with_labels(used={"begun": task.task_id, "usage": {}, "tool_calls": _reserved(task)})
         while not _has_stopped(task):
             if task.status == TaskStatus.WAITING:
@@ -224,7 +224,7 @@ class CalledAgents:
             return CallResult.done(form.read(answer) if form else answer).with_labels(**labels)
         name = "agent_cancelled" if task.status == TaskStatus.CANCELLED else "agent_failed"
         why = task.error or result.get("error") or result.get("answer") or ""
-        return CallResult.failed(phrase(name, language, agent=task.agent_id, why=why)).with_labels(**labels)
+        return CallResult.failed(task_text(name, language, agent=task.agent_id, why=why)).with_labels(**labels)
 
     async def _calls(self, task: Task) -> list[Call]:
         """The finished calls of a task."""

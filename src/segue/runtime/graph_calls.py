@@ -43,7 +43,7 @@ from ..core.calls import CallKey, CallResult, Claim
 from ..core.environment import is_server
 from ..core.errors import ConfigurationError, LedgerClosed, SegueError, StaleOwner, StorageError, listed
 from ..core.sync import run_sync
-from ..prompts.catalogue import error_text, phrase
+from ..prompts.catalogue import error_text, task_text
 from ..tools.adapters.functions import bind_check, context_parameter, defaults_of, is_synchronous, marks_of
 from ..tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, current_call, idempotency_key
 from ..tools.calls import unknown_outcome
@@ -127,7 +127,7 @@ class _Call:
             try:
                 return _Outcome(self.serde.loads_typed((kind, b64decode(encoded))), None)
             except Exception as error:  # noqa: BLE001 - a serializer may raise anything
-                sentence = phrase("call_unreadable", self.language, tool=self.tool.name)
+                sentence = task_text("call_unreadable", self.language, tool=self.tool.name)
                 return _Outcome(self._message(f"{sentence} {type(error).__name__}", "error"), None)
         result = CallResult.of(stored)
         return _Outcome(self._message(result.content, "success" if result.success else "error"), None)

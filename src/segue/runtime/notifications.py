@@ -17,7 +17,7 @@ from ..core.errors import QuestionClosed, SegueError, UnknownTask
 from ..core.notifications import Notification
 from ..core.records import Task
 from ..core.schedules import EXPIRY, ApprovalSettings
-from ..prompts.catalogue import phrase
+from ..prompts.catalogue import task_text
 from .control import Control
 from .relay import Observer
 from .worker import Due
@@ -85,7 +85,7 @@ class _Expiry(Sender):
         task_id, asked = notification.task_id, notification.body["data"]["question"]
         with suppress(UnknownTask, QuestionClosed), acting(SEGUE, None):
             question = await self._control.questions.open(task_id, asked["interrupt_id"], later=True)
-            sentence = phrase("approval_expired", notification.body["data"]["language"])
+            sentence = task_text("approval_expired", notification.body["data"]["language"])
             is_plan = any(each["name"] == REVIEW_PLAN for each in question["calls"])
             if self._on_expiry == "cancel" or (self._on_expiry == "reject" and is_plan):
                 await self._control.cancel(task_id)

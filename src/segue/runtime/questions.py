@@ -16,7 +16,7 @@ from ..core.events import QuestionAsked
 from ..core.records import Json, Task
 from ..core.task import TaskStatus
 from ..nodes.permission import VERSIONS, versions_of
-from ..prompts.catalogue import error_text, phrase
+from ..prompts.catalogue import error_text, task_text
 from .run import question_of, state_at, thread_config
 from .runner import Runner
 
@@ -53,7 +53,7 @@ def _given(question: Json, row: Task) -> Sequence[Json]:
 def _note(so_far: Approvals, language: str, *, alone: bool) -> str:
     name = "approved_by_some" if so_far.missing == 1 else "approved_by_few"
     who = listed(person(each["by"]) for each in so_far.given)
-    sentence = phrase(name, language, who=who, n=so_far.missing)
+    sentence = task_text(name, language, who=who, n=so_far.missing)
     return sentence if alone else f"{so_far.call['name']}: {sentence}"
 
 
@@ -150,7 +150,7 @@ def version_question(row: Task) -> Json:
     named = "/".join([row.task_id, *map(str, versions.values())])
     return {
         "kind": "question",
-        "question": phrase("which_version", row.reply_language, agent=row.agent_id, **versions),
+        "question": task_text("which_version", row.reply_language, agent=row.agent_id, **versions),
         "choices": [CONTINUE, PIN],
         "interrupt_id": sha256(named.encode()).hexdigest()[:32],
     }

@@ -76,7 +76,7 @@ from ..nodes.calls import written_arguments
 from ..nodes.context import STEER, Settled, exchange, truncate_result
 from ..nodes.permission import VERSIONS, approval_events, check_answer, seen_outcome, versions_of
 from ..nodes.task import GraphInput, additions, compose_result
-from ..prompts.catalogue import phrase, render
+from ..prompts.catalogue import render, task_text
 from ..registry import Registry
 from .reply import Projection, ReplyText, without_said
 from .spend import SpendControl
@@ -469,7 +469,7 @@ async def close_turn(
     values = state.values
     if values.get("result") and not state.tasks:
         return  # it had ended, or was closed before
-    mark = phrase("interrupted", row.language or values.get("language") or "en")
+    mark = task_text("interrupted", row.language or values.get("language") or "en")
     closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
     messages = values.get("messages", [])
     added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row.notes[len(additions(messages)) :]]

@@ -54,7 +54,7 @@ from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder
 from ..nodes.chat import ModeGraph
 from ..nodes.context import announce
-from ..prompts.catalogue import error_text, phrase
+from ..prompts.catalogue import error_text, task_text
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls import left_open, unknown_outcome
@@ -665,7 +665,7 @@ class Runner:
 
     async def _say(self, run: Run, name: str, **values: str) -> None:
         """Stream a last banner, for those who read only `thinking`."""
-        content = phrase(name, await language_by_now(self.graph, run.row), **values)
+        content = task_text(name, await language_by_now(self.graph, run.row), **values)
         self._emit(run, Phase(task_id=run.row.task_id, content=content, call=True))
 
     def _emit(self, run: Run, event: Event) -> None:

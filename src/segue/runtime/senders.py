@@ -21,7 +21,7 @@ from ..core.environment import need_extra
 from ..core.errors import ConfigurationError
 from ..core.notifications import Notification, Receiver
 from ..core.records import Json
-from ..prompts.catalogue import sentence
+from ..prompts.catalogue import terminal_text
 from .notifications import Sender, Undelivered, backoff
 
 # HTTP to public addresses only, for requests whose addresses others choose.
@@ -224,12 +224,12 @@ def described(body: Json) -> tuple[str, str]:
     """A notification as a title and a text, in the language of its task."""
     data, kind = body["data"], str(body["type"]).removeprefix("task.")
     language = data["language"]
-    title = sentence(f"notify_{kind}", language, agent=data["agent_id"])
+    title = terminal_text(f"notify_{kind}", language, agent=data["agent_id"])
     question = data.get("question", {})
     calls = [
         f"{call['name']} {json.dumps(call.get('arguments', {}), ensure_ascii=False)}"
         for call in question.get("calls", ())
     ]
     found = [data["message"], question.get("question", ""), *calls, data.get("error") or data.get("answer", "")]
-    about = sentence("notify_about", language, task_id=data["task_id"], session=data["session_id"])
+    about = terminal_text("notify_about", language, task_id=data["task_id"], session=data["session_id"])
     return title, "\n\n".join(part for part in (*found, about) if part)

@@ -24,9 +24,9 @@ from ..core.task import ACTIVE
 from ..prompts.catalogue import (
     Language,
     accepted_language,
+    http_text,
     invalid_request,
     language_named,
-    problem_sentence,
     render_over_http,
 )
 from .run import logger
@@ -215,7 +215,7 @@ class Problem(Exception):
         self._params = params
 
     def message(self, language: Language) -> str:
-        return problem_sentence(self._name, language, **self._params)
+        return http_text(self._name, language, **self._params)
 
 
 def not_found(
@@ -381,13 +381,11 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     status, language = status_of(error), language_of(request.scope)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     sentence = (
-        problem_sentence("Internal", language)
-        if status == 500
-        else tenant.without_prefix(render_over_http(error, language))
+        http_text("Internal", language) if status == 500 else tenant.without_prefix(render_over_http(error, language))
     )
     if isinstance(error, errors.LoginRequired) and not request.app.state.service.settings.keys:
         link = f"{request.base_url}mcp/login/{error.params['server']}"
-        sentence = problem_sentence("LoginRequired", language, server=error.params["server"], link=link)
+        sentence = http_text("LoginRequired", language, server=error.params["server"], link=link)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)
     param = error.option if isinstance(error, errors.InvalidReplyOption) else None
@@ -452,7 +450,7 @@ async def answer_http(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
     _release(error)
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")
-    name = kind if kind in problem_sentence else "Http"
+    name = kind if kind in http_text else "Http"
     refused = Problem(error.status_code, kind, error.headers, name=name, detail=error.detail.rstrip("."))
     return refusal(refused, request.scope)
 

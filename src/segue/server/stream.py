@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from ..core.errors import SegueError, TaskError
 from ..core.events import Event, Paused, PauseReason
 from ..core.records import Json, Task
-from ..prompts.catalogue import problem_sentence, render_over_http
+from ..prompts.catalogue import http_text, render_over_http
 from .errors import new_error_id
 from .frames import HEARTBEAT, PADDING, done_frame
 from .run import logger
@@ -177,7 +177,7 @@ def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     if isinstance(error, SegueError):
         sentence = tenant.without_prefix(render_over_http(error, language))
     else:
-        sentence = problem_sentence("StreamFailed", language)
+        sentence = http_text("StreamFailed", language)
     return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row.task_id}
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Task
 from ...core.task import TaskStatus
-from ...prompts.catalogue import sentence, word
+from ...prompts.catalogue import terminal_text, word
 from ..dialog import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, sentence_of
 from ..interrupts import Interrupts, listening
@@ -145,7 +145,7 @@ class Batch:
         signs = symbols_for(self.console)
         sign, style = _sign(outcome, signs)
         language = self.settings.language_for("")
-        took = sentence("took", language, seconds=f"{seconds:.1f}")
+        took = terminal_text("took", language, seconds=f"{seconds:.1f}")
         line = Text.assemble(
             (f"{sign} {word(outcome, language)}  ", style),
             (task.task_id, "bold"),

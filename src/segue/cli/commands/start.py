@@ -289,7 +289,7 @@ def _copied(files: Sequence[Path]) -> dict[str, str]:
 
 def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
     """The text with the files' names in the data folder; names that it does not mention are added."""
-    from ...prompts.catalogue import language_of, sentence
+    from ...prompts.catalogue import language_of, terminal_text
 
     for name, given in copied.items():
         if name.casefold() != given.casefold():
@@ -297,7 +297,9 @@ def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
             if given not in copied:
                 text = name.join(_mention(given).split(text))
     missing = [name for name in copied if not _mention(name).search(text)]
-    return f"{text.rstrip()}\n\n{sentence('files', language_of(text), names=', '.join(missing))}" if missing else text
+    return (
+        f"{text.rstrip()}\n\n{terminal_text('files', language_of(text), names=', '.join(missing))}" if missing else text
+    )
 
 
 def _mention(name: str) -> re.Pattern[str]:

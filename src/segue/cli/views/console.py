@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ...core.provenance import Source
-from ...prompts.catalogue import sentence
+from ...prompts.catalogue import terminal_text
 from ..output import echo, standard_output
 
 # Text from people, models and tools, made safe to print.
@@ -285,18 +285,20 @@ def origin_line(call: Mapping[str, Any], argument: str, language: str) -> Text |
     others = [_named(source, language) for source in found if not source.trusted]
     if not others:
         names = dict.fromkeys(_named(source, language) for source in found)
-        return Text(sentence("from_trusted", language, source=_listed(names, language)), style="dim")
+        return Text(terminal_text("from_trusted", language, source=_listed(names, language)), style="dim")
     mixed = any(source.kind == "user" and source.trusted for source in found)
     name = "from_others_too" if mixed else "from_others"
-    return Text(sentence(name, language, source=_listed(dict.fromkeys(others), language)), style="red")
+    return Text(terminal_text(name, language, source=_listed(dict.fromkeys(others), language)), style="red")
 
 
 def flow_line(call: Mapping[str, Any], language: str) -> str:
     """The choice to allow what flows where in a call always."""
     arguments = _listed(dict.fromkeys(one_line(name) for name in call["doubted"]), language)
     found = [Source.of(source) for name in call["doubted"] for source in call["sources"][name]]
-    names = dict.fromkeys(sentence(_flow_name(of), language, name=one_line(of.name)) for of in found if not of.trusted)
-    return sentence("choose_flow", language, arguments=arguments, source=_listed(names, language))
+    names = dict.fromkeys(
+        terminal_text(_flow_name(of), language, name=one_line(of.name)) for of in found if not of.trusted
+    )
+    return terminal_text("choose_flow", language, arguments=arguments, source=_listed(names, language))
 
 
 def _flow_name(source: Source) -> str:
@@ -311,7 +313,7 @@ def _named(source: Source, language: str) -> str:
         name = "user"
     if name == "tool" and not source.call:
         name = "tool_before"
-    return sentence(f"source_{name.replace('-', '_')}", language, name=one_line(source.name), call=source.call)
+    return terminal_text(f"source_{name.replace('-', '_')}", language, name=one_line(source.name), call=source.call)
 
 
 def _listed(names: Mapping[str, None], language: str) -> str:

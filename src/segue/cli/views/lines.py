@@ -30,7 +30,7 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
-from ...prompts.catalogue import colon, label, sentence, word
+from ...prompts.catalogue import colon, label, terminal_text, word
 from ...runtime.reply import Approved, Part, PlanItem, Projection
 from .console import arguments_line, flat, indented, one_line, origin_line, print_prose, printable, result_line
 
@@ -122,7 +122,7 @@ def decided_line(event: ToolCall, signs: Symbols, language: str) -> Text:
 
 def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 100, step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
-    took = f"  {sentence('took', language, seconds=f'{event.seconds:.2f}')}"
+    took = f"  {terminal_text('took', language, seconds=f'{event.seconds:.2f}')}"
     if sign == signs.unknown and not round(event.seconds, 2):  # the process that ran it was killed
         took = ""
     text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"{took}{step}", "dim"))
@@ -136,7 +136,7 @@ def hidden_line(result: Mapping[str, Any], language: str) -> Text:
     """Whether the model saw nothing of a result, or a summary; empty where it saw all of it."""
     hidden = CallResult.of(result).hidden
     name = "hidden_but_summary" if hidden == "summary" else "hidden_from_model"
-    return Text(f"\n    {sentence(name, language)}" if hidden else "", style="dim")
+    return Text(f"\n    {terminal_text(name, language)}" if hidden else "", style="dim")
 
 
 def hanging(text: Text) -> RenderableType:
@@ -157,7 +157,7 @@ def unknown_calls(task: "Task", signs: Symbols, language: str) -> Text | None:
     calls = (task.result or {}).get("unknown_outcomes")
     if not calls:
         return None
-    text = Text(sentence("unknown_calls", language), style="yellow")
+    text = Text(terminal_text("unknown_calls", language), style="yellow")
     for call in calls:
         text.append(f"\n  {signs.unknown} ", style=UNKNOWN_STYLE).append(_call(call["name"], call["arguments"]))
     return text
@@ -190,7 +190,7 @@ def item_line(item: PlanItem, signs: Symbols) -> Text:
 def fallback_line(event: Fallback, language: str) -> Text:
     old, new = one_line(event.from_mode), one_line(event.to_mode)
     return Text(
-        sentence("fell_back", language, old=old, new=new, why=word(one_line(event.reason, 160), language)),
+        terminal_text("fell_back", language, old=old, new=new, why=word(one_line(event.reason, 160), language)),
         style="yellow",
     )
 
@@ -225,15 +225,15 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
     match verdict["verdict"]:
         case "approve":
             approved = f"{signs.ok} {word('approved', language)} "
-            always = sentence(f"always_{verdict['always']}", language) if verdict.get("always") else ""
+            always = terminal_text(f"always_{verdict['always']}", language) if verdict.get("always") else ""
             if verdict.get("only"):
-                always += sentence("always_only", language, only=arguments_line(verdict["only"]))
+                always += terminal_text("always_only", language, only=arguments_line(verdict["only"]))
             if verdict.get("flow"):
-                always += sentence("always_flow", language, flow=_flow(verdict["flow"]))
+                always += terminal_text("always_flow", language, flow=_flow(verdict["flow"]))
             return Text.assemble((approved, "green"), _call(name, original), (always, "green"))
         case "edit":
             edited = f"{signs.ok} {word('edited', language)} "
-            instead = sentence("instead_of", language, arguments=arguments_line(original))
+            instead = terminal_text("instead_of", language, arguments=arguments_line(original))
             return Text.assemble((edited, "green"), _call(name, verdict.get("arguments", {})), (instead, "dim"))
         case "respond":
             responded = f"{signs.ok} {word('responded', language)} "
@@ -248,7 +248,7 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
 def permitted_line(event: CallPermitted, signs: Symbols, language: str) -> Text:
     """A call that ran by a permission."""
     line = Text.assemble((f"{signs.ok} {word('approved', language)} ", "green"), (one_line(event.name), "bold"))
-    return line.append(sentence(f"permitted_{event.scope}", language), style="dim")
+    return line.append(terminal_text(f"permitted_{event.scope}", language), style="dim")
 
 
 def notice_lines(part: Part, task: Projection, signs: Symbols, language: str) -> list[Text]:
@@ -261,11 +261,11 @@ def notice_lines(part: Part, task: Projection, signs: Symbols, language: str) ->
         case AttemptRestarted():
             name = "attempt" if part.reason == RestartReason.AFTER_WAIT else "restarting"
             why = word(one_line(part.reason, 160), language)
-            return [Text(sentence(name, language, n=part.attempt, why=why), style="yellow")]
+            return [Text(terminal_text(name, language, n=part.attempt, why=why), style="yellow")]
         case Waiting():
             why = word(one_line(part.reason, 160), language)
             name = "waits" if part.seconds is None else "waits_for"
-            return [Text(sentence(name, language, why=why, seconds=f"{part.seconds or 0:.1f}"), style="dim")]
+            return [Text(terminal_text(name, language, why=why, seconds=f"{part.seconds or 0:.1f}"), style="dim")]
         case Steered():
             return [steered_line(part, language)]
         case Approved(given):
@@ -283,11 +283,11 @@ def _other_lines(part: Part, signs: Symbols, language: str) -> list[Text]:
     """
     match part:
         case Resumed(agent_changed=True):
-            return [Text(sentence("agent_changed", language), style="yellow")]
+            return [Text(terminal_text("agent_changed", language), style="yellow")]
         case Recovered():
             return [recovered_line(part, language)]
         case Cancelled():
-            return [Text(sentence("cancelled_partial" if part.partial else "cancelled", language), style="yellow")]
+            return [Text(terminal_text("cancelled_partial" if part.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):
             return [Text(f"! {one_line(part.message, 300)}", style="yellow")]
         case BranchStart(kind="agent" | "flow" | "graph"):
@@ -304,22 +304,22 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     mode, plan = result.get("mode") or task.mode, result.get("plan")
     # The step of a plan that writes the answer has no place in the history.
     steps = len(plan) - (result.get("open_steps") or 0) if plan else reasoning.get("total_steps", 0)
-    parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
+    parts = [f"{word('mode', language)} {mode}", terminal_text("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if still_open := result.get("open_steps"):
-        parts.append(sentence("answered_open_one" if still_open == 1 else "answered_open", language, n=still_open))
+        parts.append(terminal_text("answered_open_one" if still_open == 1 else "answered_open", language, n=still_open))
     parts += usage_parts(usage, language)
-    return Text(flat(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
+    return Text(flat(" · ".join([*parts, terminal_text("took", language, seconds=f"{seconds:.1f}")])), style="dim")
 
 
 def usage_parts(usage: Mapping[str, Any], language: str) -> list[str]:
     """Tokens and cost, as far as they are known."""
     parts = []
     if usage.get("input") or usage.get("output"):
-        parts.append(sentence("tokens", language, input=f"{usage['input']:,}", output=f"{usage['output']:,}"))
+        parts.append(terminal_text("tokens", language, input=f"{usage['input']:,}", output=f"{usage['output']:,}"))
         if usage.get("cost") is None:
-            parts.append(sentence("cost_unknown", language))
+            parts.append(terminal_text("cost_unknown", language))
     if usage.get("cost"):
         parts.append(f"{usage['cost']:.4f} {usage.get('currency', '')}".strip())
     return parts
@@ -327,7 +327,7 @@ def usage_parts(usage: Mapping[str, Any], language: str) -> list[str]:
 
 def offline_notice(*languages: str) -> Text:
     """That no language model answers, and how to get one."""
-    text = Text("\n".join(sentence("offline", language) for language in languages), style="yellow")
+    text = Text("\n".join(terminal_text("offline", language) for language in languages), style="yellow")
     text.stylize("bold reverse", 0, len(text.plain.partition("：" if languages[0] == "zh" else ":")[0]))
     return text
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ...core.events import Cancelled, Event, Fallback, Lifecycle, Phase, Resumed, ToolCall, ToolResult
 from ...core.lifecycle import EngineEventType
-from ...prompts.catalogue import Language, sentence, word
+from ...prompts.catalogue import Language, terminal_text, word
 from ...runtime.reply import Added, AnswerDone, CallClosed, CallOpened, Kind, Part, PlanChanged, PlanItem, TextDropped
 from . import lines
 from .console import markdown_text, one_line, print_error, printable, result_line
@@ -186,7 +186,7 @@ class LiveView(TaskView):
 
     def _status(self, steps: str = "") -> Text:
         """What is being done, how many `steps` of the plan are, and for how long."""
-        took = sentence("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
+        took = terminal_text("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
         parts = (one_line(self._doing, self._room()), steps, took)
         return Text(" · ".join(part for part in parts if part), style="dim")
 
@@ -277,7 +277,7 @@ class PlainView(TaskView):
                 self._write()
             case TextDropped():
                 self._written = len(self._unprinted(self.reply.text))
-                self._print(Text(sentence("discarded", self._language), style="yellow"))
+                self._print(Text(terminal_text("discarded", self._language), style="yellow"))
             case CallOpened(ToolCall() as call):
                 self._print(Text("  ") + lines.call_line(call, self._signs))
             case CallClosed(result):
@@ -471,7 +471,7 @@ def planned_line(item: PlanItem, signs: lines.Symbols, language: str) -> Text:
 
 def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Symbols, language: str, now: float) -> Text:
     """A subtask that ended, how far the whole is with it, and its result."""
-    took = sentence("took", language, seconds=f"{item.seconds(now):.1f}")
+    took = terminal_text("took", language, seconds=f"{item.seconds(now):.1f}")
     text = lines.item_line(item, signs).append(f"  {took}  {done_of(items)}", style="dim")
     outcome = _outcome(item) if item.status == "done" else Text()
     return text.append("\n    ").append_text(outcome) if outcome else text

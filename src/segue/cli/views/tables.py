@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ...core.conversation import MODE, PREFIXES, Role, Utterance, spoken
 from ...core.task import FORK_MARK, title_of
-from ...prompts.catalogue import label, sentence, word
+from ...prompts.catalogue import label, terminal_text, word
 from ..settings import SHORT, task_command
 from .console import arguments_line, flat, indented, markdown_text, one_line, print_prose, print_said, printable
 from .lines import STYLES
@@ -48,7 +48,7 @@ def status_text(status: str, language: str, *, interrupted: bool = False) -> Tex
     """The status of a task, or of a session's latest one."""
     shown = word(printable(status), language)
     if interrupted:
-        return Text(sentence("interrupted", language, status=shown), style="bold yellow")
+        return Text(terminal_text("interrupted", language, status=shown), style="bold yellow")
     return Text(shown, style=_STATUS.get(status, ""))
 
 
@@ -76,7 +76,7 @@ def print_table(
     for row in listed:
         cells = (column.cell(row) for column in shown)
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
-    console.print(table if listed or not empty else Text(sentence(empty, language)), width=width)
+    console.print(table if listed or not empty else Text(terminal_text(empty, language)), width=width)
 
 
 def _grid(**options: Any) -> Table:
@@ -100,7 +100,7 @@ def message_text(message: str, language: str, most: int) -> str:
 
         with suppress(ValueError):
             config = ConversationConfig.model_validate_json(message)
-            message = sentence("conversation", language, user=config.user_mode, bot=config.bot_mode)
+            message = terminal_text("conversation", language, user=config.user_mode, bot=config.bot_mode)
     return one_line(message, most)
 
 
@@ -182,7 +182,7 @@ def _mode(row: "Task") -> str:
 def _print_resume_commands(console: Console, task_ids: Iterable[str], settings: "Settings") -> None:
     """The commands that resume interrupted tasks."""
     if commands := [task_command(settings, "resume", task_id) for task_id in task_ids]:
-        console.print(Text(f"\n{sentence('interrupted_tasks', settings.ui_language)}", style="yellow"))
+        console.print(Text(f"\n{terminal_text('interrupted_tasks', settings.ui_language)}", style="yellow"))
         for command in commands:
             console.print(Text(f"  {printable(command)}"), soft_wrap=True)
 
@@ -194,7 +194,9 @@ def print_agents(console: Console, agents: Iterable["Agent"], language: str, ser
         Column("mode", lambda agent: one_line(agent.mode), 60),
         Column(
             "model",
-            lambda agent: one_line(sentence("environment_model", language) if agent.model is None else agent.model),
+            lambda agent: one_line(
+                terminal_text("environment_model", language) if agent.model is None else agent.model
+            ),
             60,
         ),
         Column(
@@ -294,7 +296,9 @@ def print_modes(console: Console, modes: Mapping[str, str], language: str) -> No
 
 def print_preferences(console: Console, found: "UserPreferences", language: str) -> None:
     mode = found.default_mode
-    print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
+    print_prose(
+        console, Text(terminal_text("default_mode" if mode else "no_default_mode", language, mode=printable(mode)))
+    )
     columns: list[Column[RatedAnswer]] = [
         Column("mode", lambda used: flat(used.mode)),
         Column("rating", lambda used: "" if used.rating is None else str(used.rating)),
@@ -338,7 +342,7 @@ def print_history(
     """Who said what, calls and their results in a line each, and then the hints."""
     for message in messages:
         if message["role"] == "user":
-            print_said(console, sentence("you", language, text=""), _content(message), "bold")
+            print_said(console, terminal_text("you", language, text=""), _content(message), "bold")
         elif message["role"] == "tool":
             console.print(Text(f"    {one_line(_content(message), 160)}", style="dim"), soft_wrap=True)
         for call in message.get("tool_calls") or ():

@@ -50,7 +50,7 @@ from ...core.events import (
 )
 from ...core.records import Call, Json, Task, TaskTrace
 from ...core.task import ACTIVE, TaskStatus
-from ...prompts.catalogue import Language, label, sentence, word
+from ...prompts.catalogue import Language, label, terminal_text, word
 from ...runtime.reply import (
     Added,
     AnswerDone,
@@ -325,7 +325,7 @@ def _add_prompts(root: Tree, task: Projection, language: str) -> None:
         share = f"{task.prefix_chars / task.prompt_chars:.0%}"
         about = {"n": f"{task.prompt_chars:,}", "calls": task.usage.calls, "share": share}
         name = "prompts_sent_one" if task.usage.calls == 1 else "prompts_sent"
-        root.add(Text(sentence(name, language, **about), style="dim"))
+        root.add(Text(terminal_text(name, language, **about), style="dim"))
 
 
 def _task_label(task: Task, language: str, interrupted: bool) -> Text:
@@ -400,7 +400,7 @@ class _Drawing:
             name = _ACTORS.get(each["by"])
             name = one_line(person(each["by"])) if name is None else word(name, self._language)
             moment = when(each["at"])
-            told.append(sentence("decided_by", self._language, who=f"{name} {moment}") if name else moment)
+            told.append(terminal_text("decided_by", self._language, who=f"{name} {moment}") if name else moment)
         return f"  {', '.join(told)}" if told else ""
 
     def _step(self, event: Action | ToolResult) -> str:
@@ -456,7 +456,9 @@ class _Drawing:
 
     @_line.register
     def _(self, what: ConversationEnd) -> Text:
-        return Text(sentence("conversation_ended", self._language, reason=what.reason, turns=what.turns), style="dim")
+        return Text(
+            terminal_text("conversation_ended", self._language, reason=what.reason, turns=what.turns), style="dim"
+        )
 
     @_line.register
     def _(self, what: ModeSelected) -> Text:
@@ -468,7 +470,7 @@ class _Drawing:
 
     @_line.register
     def _(self, what: RecursionStart | RoundStart) -> Text:
-        number = sentence("round", self._language, n=what.iteration)
+        number = terminal_text("round", self._language, n=what.iteration)
         flow = f"  {word('flow', self._language)} {one_line(what.flow)}" if isinstance(what, RoundStart) else ""
         trace = f"  {word('trace', self._language)} {what.trace_id[:8]}"
         return Text.assemble((number, "bold cyan"), (f"{flow}{trace}", "dim"))
@@ -520,7 +522,7 @@ class _Drawing:
 
     @_line.register
     def _(self, what: AgentCalled) -> Text:
-        called = sentence("agent_called", self._language, agent=what.agent_id, task_id=what.called_task_id)
+        called = terminal_text("agent_called", self._language, agent=what.agent_id, task_id=what.called_task_id)
         return Text(one_line(called), style="cyan")
 
     @_line.register
@@ -548,7 +550,7 @@ def _add_ledger(root: Tree, trace: TaskTrace, status: TaskStatus | None, signs: 
 
     `status` is that of the task; None if its process ended.
     """
-    counted = sentence("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
+    counted = terminal_text("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
     ledger = root.add(Text(counted, style="bold"))
     for call in trace.calls:
         ledger.add(lines.hanging(_entry(call, trace.events, status, signs, language)))
@@ -564,7 +566,7 @@ def _entry(call: Call, events: Sequence[Event], status: TaskStatus | None, signs
     if call.orphaned:
         text.append(f"  {word('from before the session was recovered', language)}", style="dim")
     if sign == signs.unknown:
-        text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
+        text.append(f"\n    {terminal_text('unknown', language)}", style=UNKNOWN_STYLE)
     if call.outcome and known != "waits":
         text.append(f"\n    {result_line(call.outcome, MOST)}").append(lines.hidden_line(call.outcome, language))
     return text
@@ -578,14 +580,14 @@ def _duration(call: Call, events: Sequence[Event], language: str) -> str:
     results = (event for event in events if isinstance(event, ToolResult))
     took = next((event.seconds for event in results if (event.scope, event.index) == (call.scope, call.idx)), None)
     if CallResult.of(call.outcome or {}).unknown:
-        return "  " + sentence("took", language, seconds=f"{took:.2f}") if took else ""
+        return "  " + terminal_text("took", language, seconds=f"{took:.2f}") if took else ""
     began, ended = call.started_at, call.finished_at or call.started_at
     meanwhile = [event for event in events if began < event.timestamp < ended]
     waited = any(isinstance(event, StateChanged) and event.old == TaskStatus.WAITING for event in meanwhile)
     if waited or not any(isinstance(event, Resumed) for event in meanwhile):
-        return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
-    again = sentence("run_again", language)
-    return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
+        return "  " + terminal_text("took", language, seconds=f"{ended - began:.2f}")
+    again = terminal_text("run_again", language)
+    return again if took is None else again + "  " + terminal_text("took", language, seconds=f"{took:.2f}")
 
 
 def _state_of(call: Call, status: TaskStatus | None, signs: Symbols) -> tuple[str, str, str]:

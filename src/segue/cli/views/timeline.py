@@ -10,7 +10,7 @@ from rich.text import Text
 from ...core.records import Json, Task
 from ...core.task import OPEN, TaskStatus
 from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry, Undone
-from ...prompts.catalogue import label, sentence, word
+from ...prompts.catalogue import label, terminal_text, word
 from ..settings import continue_command, task_command
 from .console import arguments_line, flat, json_line, one_line, print_prose, printable, result_line
 from .lines import Symbols, symbols_for
@@ -58,7 +58,7 @@ def print_timeline(
     print_table(console, language, columns, entries)
     if entries:
         command = printable(fork(entries[-2:][0].short_id))
-        console.print(Text(f"\n{sentence('fork_from', language)}\n  {command}", style="dim"), soft_wrap=True)
+        console.print(Text(f"\n{terminal_text('fork_from', language)}\n  {command}", style="dim"), soft_wrap=True)
 
 
 def print_branches(
@@ -74,9 +74,9 @@ def print_branches(
 
 
 def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> str:
-    parts = [sentence("turn", language, n=turn)]
+    parts = [terminal_text("turn", language, n=turn)]
     if recursion:
-        parts.append(sentence("round", language, n=recursion))
+        parts.append(terminal_text("round", language, n=recursion))
     if steps:
         parts.append(f"{word('step', language)} {one_line(', '.join(steps), 20)}")
     return " · ".join(parts)
@@ -87,7 +87,7 @@ def _summary(entry: TimelineEntry, signs: Symbols, language: str) -> Text:
         return Text(one_line(entry.damaged, MOST), style="red")
     lines = [_event(each, signs, language) for each in entry.happened]
     if not lines and entry.next:
-        lines = [Text(sentence("next_node", language, nodes=", ".join(entry.next)), style="dim")]
+        lines = [Text(terminal_text("next_node", language, nodes=", ".join(entry.next)), style="dim")]
     return Text("\n").join(lines)
 
 
@@ -100,7 +100,7 @@ def _event(happened: Mapping[str, Any], signs: Symbols, language: str) -> Text:
         return Text.assemble((f"{sign} ", style), call)
     text = happened.get("name") or happened["text"]
     count = happened.get("steps")
-    steps = f" ({sentence('step' if count == 1 else 'steps', language, n=count)})" if count else ""
+    steps = f" ({terminal_text('step' if count == 1 else 'steps', language, n=count)})" if count else ""
     return Text.assemble((label(happened["type"], language), "dim"), one_line(text, MOST), (steps, "dim"))
 
 
@@ -121,7 +121,7 @@ def print_difference(console: Console, found: SnapshotDifference, language: str)
             for line in lines:
                 print_prose(console, line)
     if not any(lines for _, lines in sections):
-        console.print(sentence("no_difference", language))
+        console.print(terminal_text("no_difference", language))
 
 
 def _title(place: Mapping[str, Any], language: str) -> str:

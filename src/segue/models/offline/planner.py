@@ -18,7 +18,7 @@ from .understanding import CJK, Call, Card, Intent, Parameter, interpret, read_c
 
 # The offline planner's answers: results as Markdown, questions, and what could not be done.
 
-sentence = Texts("offline")
+offline_text = Texts("offline")
 MOST_ROWS = 20
 _SAMPLES = 3
 _GREETING = re.compile(
@@ -36,8 +36,8 @@ def small_talk(text: str, cards: Sequence[Card], language: Language) -> str:
         return ""
     if _GREETING.fullmatch(text.strip()):
         name = "greeting" if cards else "greeting_alone"
-        return sentence(name, language, tools=introduced(cards, language))
-    return sentence("welcome", language) if _THANKS.fullmatch(text.strip()) else ""
+        return offline_text(name, language, tools=introduced(cards, language))
+    return offline_text("welcome", language) if _THANKS.fullmatch(text.strip()) else ""
 
 
 def title(card: Card, language: Language) -> str:
@@ -94,19 +94,19 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
         tools = listed((title(ask.card, language) for ask in intent.asks), language)
         missing = {p.name: p for ask in intent.asks for p in ask.missing}
         lines = (_asked(parameter, language) for parameter in missing.values())
-        parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines, *_quoting(intent, language)]))
+        parts.append("\n".join([offline_text("ask", language, tools=tools), "", *lines, *_quoting(intent, language)]))
     if intent.held:
         form = json.dumps({p.name: "…" for p in intent.held[0].required}, ensure_ascii=False)
         tools = listed((title(card, language) for card in intent.held), language)
-        parts.append(sentence("held", language, tools=tools, form=f"`{intent.held[0].name}({form})`"))
+        parts.append(offline_text("held", language, tools=tools, form=f"`{intent.held[0].name}({form})`"))
     if intent.effects:
         names = [f"`{card.name}`" for card in intent.effects]
-        parts.append(sentence("effects", language, tools=listed(names, language)))
+        parts.append(offline_text("effects", language, tools=listed(names, language)))
     if intent.unclear:
         tools = listed((title(fit.card, language) for fit in intent.unclear), language)
-        parts.append(sentence("unclear", language, tools=tools, parts=listed(intent.unused, language)))
+        parts.append(offline_text("unclear", language, tools=tools, parts=listed(intent.unused, language)))
     elif intent.unused and not intent.is_empty:
-        parts.append(sentence("unused", language, parts=listed(intent.unused, language)))
+        parts.append(offline_text("unused", language, parts=listed(intent.unused, language)))
     return parts
 
 
@@ -116,7 +116,7 @@ def _quoting(intent: Intent, language: Language) -> list[str]:
         if free := [p for p in ask.missing if p.is_free and not p.values]:
             values = [*intent.unused[:1], *["…"] * len(free)][: len(free)]
             form = " ".join([ask.card.spoken, *(f'"{value}"' for value in values)])
-            return ["", sentence("quote", language, form=f"`{form}`")]
+            return ["", offline_text("quote", language, form=f"`{form}`")]
     return []
 
 
@@ -125,12 +125,12 @@ def _asked(parameter: Parameter, language: Language) -> str:
     own = _in_language(values, language)
     line = f"- **{parameter.label.rstrip('.。')}** (`{parameter.name}`)"
     samples = listed((own or values)[:_SAMPLES], language)
-    return f"{line} — {sentence('sample', language, samples=samples)}" if samples else line
+    return f"{line} — {offline_text('sample', language, samples=samples)}" if samples else line
 
 
 def result_text(result: str, language: Language) -> str:
     """An earlier result, without the planner's notice."""
-    for notice in (sentence("notice", "zh"), sentence("notice", "en")):
+    for notice in (offline_text("notice", "zh"), offline_text("notice", "en")):
         result = "\n\n".join(map(str.strip, result.split(notice)))
     return rendered(result.strip(), language)
 
@@ -142,7 +142,7 @@ def results_text(made: Sequence[PastCall], cards: Sequence[Card], language: Lang
         heading = call.title or call_text(call.name, call.arguments, cards, language)
         if call.error:
             name = "unknown" if call.unknown else "failed"
-            failures.append(f"- {sentence(name, language, call=heading, error=short_error(call.error))}")
+            failures.append(f"- {offline_text(name, language, call=heading, error=short_error(call.error))}")
         else:
             body = rendered(call.value, language)
             parts.append(body if sum(not each.error for each in made) == 1 else f"### {heading}\n\n{body}")
@@ -176,7 +176,7 @@ def rendered(value: Any, language: Language) -> str:
             return summary.strip()
         return "\n".join(f"- **{name}**: {_inline(inner, language)}" for name, inner in value.items())
     if isinstance(value, list):
-        more = [f"- {sentence('more', language, n=len(value) - MOST_ROWS)}"] if len(value) > MOST_ROWS else []
+        more = [f"- {offline_text('more', language, n=len(value) - MOST_ROWS)}"] if len(value) > MOST_ROWS else []
         return "\n".join([*(f"- {_inline(item, language)}" for item in value[:MOST_ROWS]), *more])
     return _inline(value, language)
 
@@ -239,7 +239,7 @@ class Task:
         return cls(cards, language, _readable(transcript.objective), transcript)
 
     def say(self, name: str, **slots: object) -> str:
-        return sentence(name, self.language, **slots)
+        return offline_text(name, self.language, **slots)
 
     @cached_property
     def small_talk(self) -> str:

@@ -36,7 +36,7 @@ from ...nodes.context import NodeContext, as_json
 from ...nodes.conversation import read_config
 from ...nodes.participants import api_of, bot_setting
 from ...nodes.permission import all_arguments
-from ...prompts.catalogue import phrase, render, sentence_of
+from ...prompts.catalogue import render, sentence_of, task_text
 from ...registry import Registry, services_of
 from ...runtime.modes import chat_graph
 from ...runtime.run import (
@@ -414,7 +414,7 @@ class TurnExecutor:
         if tool is None:
             return missing(execution), "missing"
         if why := argument_error(tool, execution.arguments):
-            text = phrase("call_misfit", execution.language, tool=execution.name, why=why)
+            text = task_text("call_misfit", execution.language, tool=execution.name, why=why)
             return CallResult.failed(text), "refused"
         if stored:
             return stored, "recording"

@@ -18,7 +18,7 @@ from ...core.errors import ConfigurationError, SegueError
 from ...core.records import Json
 from ...core.task import ANYBODY
 from ...models.transcript import digest, indented
-from ...prompts.catalogue import sentence
+from ...prompts.catalogue import terminal_text
 from ...runtime.reply import ReplyText
 
 VERSION: Final = 1
@@ -295,15 +295,15 @@ class Difference:
     """What the agent did then, where a request differs."""
 
     def headline(self, language: str = "en") -> str:
-        return sentence(f"replay_{self.kind}", language, turn=self.turn, call=self.call)
+        return terminal_text(f"replay_{self.kind}", language, turn=self.turn, call=self.call)
 
     def describe(self, language: str = "en") -> str:
         """The headline and the comparison."""
         if self.kind == "request" and not self.then:
-            shown = [sentence("replay_no_text", language)]
+            shown = [terminal_text("replay_no_text", language)]
         else:
             shown = [*compared(self.then, self.now)]
-        did = [sentence("replay_did", language, did=self.did)] if self.did else []
+        did = [terminal_text("replay_did", language, did=self.did)] if self.did else []
         return "\n".join([self.headline(language), *did, "", *shown])
 
 

@@ -26,7 +26,7 @@ from ...core.records import Json
 from ...core.schedules import load_deadlines
 from ...core.spend import load_spend, spend_limits
 from ...entry import open as open_app
-from ...prompts.catalogue import Language, phrase
+from ...prompts.catalogue import Language, task_text
 from .participants import files_of, load_scenarios, with_workflow
 from .simulate import asked_tools, check_config, check_writable, read_log, replace_text
 
@@ -337,7 +337,7 @@ async def _watch(
             on_progress(_read(line))
         if await process.wait():
             lines = (await stderr).decode("utf-8", "replace").strip().splitlines()
-            ended = phrase("worker_ended", language, worker=worker, code=process.returncode)
+            ended = task_text("worker_ended", language, worker=worker, code=process.returncode)
             errors.append(lines[-1] if lines else ended)
     finally:
         if process.returncode is None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ...core.errors import ConfigurationError, InvalidWorkflow
 from ...core.records import Json
-from ...prompts.catalogue import language_of, rehearsed
+from ...prompts.catalogue import language_of, rehearsal_text
 from .participants import Document, read_document
 from .workflow import Workflow
 
@@ -77,7 +77,7 @@ class _Parts:
 
     def ask(self, name: str, description: str, **more: Any) -> None:
         """Add a slot that is asked for by its description."""
-        question = rehearsed("asks_for", self.language, what=description)
+        question = rehearsal_text("asks_for", self.language, what=description)
         self.slots[name] = {"description": description, "ask": more.pop("ask", question), **more}
 
     def step(self, kind: str, name: str, description: str, when: Mapping[str, Any], **more: Any) -> None:
@@ -94,7 +94,7 @@ class _Parts:
             InvalidWorkflow.
         """
         for required in ("closing", "failed"):
-            self.answers.setdefault(required, rehearsed(f"answers_{required}", self.language, error="{error}"))
+            self.answers.setdefault(required, rehearsal_text(f"answers_{required}", self.language, error="{error}"))
         names = ("name", "description", "language", "slots", "apis", "procedure", "answers")
         values: Json = {name: getattr(self, name) for name in names}
         try:
@@ -229,7 +229,7 @@ class _Pdl:
 
     def _condition(self, opened: "re.Match[str]", before: list[Conditions], number: int) -> Conditions:
         if opened["kind"] == "while":
-            once = rehearsed("loop_once", self._parts.language, place=f"{self._document.file}:{number}")
+            once = rehearsal_text("loop_once", self._parts.language, place=f"{self._document.file}:{number}")
             self._parts.warnings.append(once)
             before.clear()
             return {} if opened["test"].strip() in ("True", "1") else self._tests(opened["test"], number)

@@ -17,7 +17,7 @@ from ...core.json import object_schema
 from ...core.models import Model, ModelRequest
 from ...models.transcript import whole_reply
 from ...nodes.model_call import MOST_ASKS, refuse_unreadable
-from ...prompts.catalogue import phrase, render
+from ...prompts.catalogue import render, task_text
 from ...registry import Registry
 from .backends import find_backend
 from .batch import Manifest, Planned, log_file
@@ -146,7 +146,7 @@ async def ask_judge(
             return read(reply.text)
         except UnreadableReply as error:
             why = str(error)
-            messages += [AIMessage(reply.text or "…"), HumanMessage(phrase("reply_unread", language, why=why))]
+            messages += [AIMessage(reply.text or "…"), HumanMessage(task_text("reply_unread", language, why=why))]
     raise UnreadableReply(
         "The judge {judge} gave no verdict on {conversation}: {why}", judge=judge.name, conversation=about, why=why
     )

@@ -20,7 +20,7 @@ from ...core.conversation import (
 from ...core.errors import ConfigurationError, UnreadableReply
 from ...core.models import add_usages
 from ...nodes.participants import complete, model_context
-from ...prompts.catalogue import rehearsed, render
+from ...prompts.catalogue import rehearsal_text, render
 from .participants import RuleBot, WorkflowBot, specs_of_workflow, workflows_of
 from .workflow import DialogueState, Workflow
 
@@ -135,7 +135,7 @@ class MainBot:
 
     def _question(self) -> str:
         listed = "\n".join(f"- {workflow.description}" for workflow in self._workflows)
-        return rehearsed("which_workflow", self._setting.language, workflows=listed)
+        return rehearsal_text("which_workflow", self._setting.language, workflows=listed)
 
 
 def _setting_of(setting: Setting, name: str, workflow: Workflow) -> Setting:

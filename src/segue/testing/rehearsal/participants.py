@@ -34,7 +34,7 @@ from ...core.records import Json
 from ...nodes.participant_apis import refused
 from ...nodes.participants import ReactBot
 from ...passages import Passage, PassageIndex
-from ...prompts.catalogue import phrase, rehearsed, render
+from ...prompts.catalogue import rehearsal_text, render, task_text
 from .backends import Backend, Refused, find_backend, register_backend
 from .workflow import (
     Api,
@@ -415,14 +415,14 @@ class PersonaUser:
         if kinds[-1] != STATEMENT:
             if kinds.count(kinds[-1]) > PATIENCE:
                 return self._end_unanswered()
-            waits = rehearsed("waits", self._workflow.language)
+            waits = rehearsal_text("waits", self._workflow.language)
             return waits if kinds[-1] == PAUSE else random.choice(self._persona.opening)
         settled = kinds.count(STATEMENT) - 1
         if settled < len(self._persona.requests):
             return self._persona.requests[settled]
         if settled < PATIENCE and not self._questions.is_closing(replies[-1]) and self._unstated(replies):
-            return rehearsed("waits", self._workflow.language)
-        return f"{rehearsed('thanks', self._workflow.language)}\n{END}"
+            return rehearsal_text("waits", self._workflow.language)
+        return f"{rehearsal_text('thanks', self._workflow.language)}\n{END}"
 
     def _unstated(self, replies: list[str]) -> set[str]:
         """The facts that nobody has asked for: without them its request can hardly be settled."""
@@ -446,7 +446,7 @@ class PersonaUser:
         return PAUSE if self._questions.is_pause(reply) else STATEMENT
 
     def _end_unanswered(self) -> str:
-        return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
+        return f"{rehearsal_text('gives_up', self._workflow.language)}\n{END}"
 
     def _asked(self, reply: str) -> list[str]:
         """The slots that a reply asks for: those that the persona knows, if it knows any of them."""
@@ -460,7 +460,7 @@ class PersonaUser:
     def _answer(self, name: str, asked_before: int, random: Random) -> str:
         known = self._known(name)
         if not known:
-            return rehearsed("does_not_know", self._workflow.language)
+            return rehearsal_text("does_not_know", self._workflow.language)
         value = known[min(asked_before, len(known) - 1)]
         return str(fill(random.choice(self._workflow.slots[name].replies), {"value": value}))
 
@@ -500,7 +500,9 @@ def _step(place: int, step: Step) -> str:
 
 def _preconditions(workflow: Workflow) -> str:
     required: dict[str, Any] = {name: ", ".join(api.requires) for name, api in workflow.apis.items() if api.requires}
-    return _listed({name: rehearsed("requires", workflow.language, names=names) for name, names in required.items()})
+    return _listed(
+        {name: rehearsal_text("requires", workflow.language, names=names) for name, names in required.items()}
+    )
 
 
 def persona_text(workflow: Workflow, persona: Persona) -> str:
@@ -510,9 +512,9 @@ def persona_text(workflow: Workflow, persona: Persona) -> str:
         for name, fact in persona.facts.items()
         if name in workflow.slots
     }
-    parts = [persona.profile, persona.style, rehearsed("knows", workflow.language, facts=_listed(facts))]
+    parts = [persona.profile, persona.style, rehearsal_text("knows", workflow.language, facts=_listed(facts))]
     if persona.requests:
-        parts.append(rehearsed("also", workflow.language, requests=" ".join(persona.requests)))
+        parts.append(rehearsal_text("also", workflow.language, requests=" ".join(persona.requests)))
     return "\n".join(part for part in parts if part)
 
 
@@ -650,7 +652,7 @@ class NodeDependency:
         missing = [name for name in self._apis[call.action].requires if name not in succeeded]
         if not missing:
             return ""
-        return phrase("node_dependency", self._language, tool=call.action, names=", ".join(missing))
+        return task_text("node_dependency", self._language, tool=call.action, names=", ".join(missing))
 
     def end(self, conversation: Conversation) -> EndReason | None:
         return None
