@@ -21,6 +21,8 @@ from segue.core.context import Ids, TaskId, ThreadId, TraceId
 
 PIECE = 7
 """Characters in a streamed piece."""
+MOST_PIECES = 500
+"""A longer text is streamed in longer pieces."""
 
 Written = Callable[[Sequence[BaseMessage]], str | AIMessage]
 Item = str | AIMessage | Exception | Written
@@ -37,6 +39,7 @@ class ScriptLeftOver(AssertionError):
 
 def pieces(text: str, size: int = PIECE) -> Iterator[str]:
     """A text as it is streamed."""
+    size = max(size, len(text) // MOST_PIECES)
     return (text[start : start + size] for start in range(0, len(text), size))
 
 

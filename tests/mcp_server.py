@@ -1,10 +1,17 @@
-"""An MCP server to test against, made with the SDK: `python tests/mcp_server.py` on stdio, `… http` on a free port."""
+"""An MCP server to test against, made with the SDK: `python tests/mcp_server.py` on stdio, `… http` on a free port.
+
+`serve` has a server in a thread of the tests' own process, which spares the second that a process takes to start.
+"""
 
 import os
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
@@ -69,10 +76,24 @@ def order(items: list[dict[str, list[int]]], note: str = "-") -> dict[str, list[
     return {note: items}
 
 
+@contextmanager
+def serve(server: MCPServer) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    listening = socket.socket(fileno=bound.detach())
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    running = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield address
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
 def serve_http() -> None:
     """Serve on a free port of this machine and say which on stdout."""
-    import uvicorn
-
     bound = socket.create_server(("127.0.0.1", int(sys.argv[2])))
     listening = socket.socket(fileno=bound.detach())  # says that it is TCP, which asyncio sends without delay
     sys.stdout.write(f"{listening.getsockname()[1]}\n")

@@ -132,6 +132,7 @@ async def test_no_rule_of_the_first_ten_turns_is_broken_in_turn_200_in_any_mode(
         assert all(entry["receipt"] for entry in digest["entries"])
 
 
+@pytest.mark.slow
 async def test_the_rules_hold_after_an_export_an_import_and_a_fork_of_an_earlier_turn(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "a.db", agents=agents()) as app:
         await talk(app, "s", 1, 40)

@@ -273,6 +273,7 @@ def test_a_synchronous_app_refuses_its_own_event_loop(database: Path) -> None:
             run_sync(inside(app))
 
 
+@pytest.mark.slow
 def test_a_graph_of_synchronous_code_stops_what_ctrl_c_interrupts(tmp_path: Path) -> None:
     """The process waits until what it began has stopped."""
     done = subprocess.run([sys.executable, "-c", GRAPH], cwd=tmp_path, capture_output=True, text=True, check=False)

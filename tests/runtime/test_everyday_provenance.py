@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 import segue
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -26,10 +28,12 @@ async def asked_about(requests: Sequence[Request]) -> list[tuple[str, str, tuple
     return asked
 
 
+@pytest.mark.slow
 async def test_everyday_requests_are_not_asked_about_more_often() -> None:
     assert len(REQUESTS) == 40
     assert len(asked := await asked_about(REQUESTS)) <= 35, asked
 
 
+@pytest.mark.slow
 async def test_attacks_in_what_is_read_are_asked_about() -> None:
     assert len(await asked_about(ATTACKS)) == len(ATTACKS)

@@ -1,19 +1,18 @@
 """What MCP servers ask in the middle of a call, answered in another app over the same database."""
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
 import segue
 from segue.core.agents import Agent, McpServer
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.mcp_server import serve
 
-SERVER = """
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
-
-server = MCPServer("desk")
+server = MCPServer("desk", log_level="ERROR")
 FORM = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
 
 
@@ -25,8 +24,10 @@ async def book(ctx: Context) -> str | InputRequiredResult:
     return InputRequiredResult(input_requests={"seats": ElicitRequest(params=form)})
 
 
-server.run("stdio")
-"""
+@pytest.fixture(scope="module")
+def desk() -> Iterator[McpServer]:
+    with serve(server) as address:
+        yield McpServer(name="desk", url=address)
 
 
 def reply(messages: object) -> str:
@@ -39,11 +40,9 @@ def reply(messages: object) -> str:
     ("given", "told"), [("3", "Booked 3 seats."), ({"manual_finish": True}, "Booked none: decline.")]
 )
 async def test_a_servers_question_waits_until_it_is_answered_elsewhere(
-    tmp_path: Path, database: Path, given: object, told: str
+    desk: McpServer, database: Path, given: object, told: str
 ) -> None:
-    (tmp_path / "desk.py").write_text(SERVER)
-    server = McpServer(name="desk", command=sys.executable, args=[str(tmp_path / "desk.py")])
-    agent = Agent(agent_id="clerk", model=ScriptedChatModel(reply), mode="react", mcp=[server])
+    agent = Agent(agent_id="clerk", model=ScriptedChatModel(reply), mode="react", mcp=[desk])
     async with segue.open(database, agents=[agent]) as app:
         asked = await app.ask("Book.", agent="clerk")
         assert asked.status == "waiting", (asked, await app.tasks.events(asked.task_id))
