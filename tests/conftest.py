@@ -30,7 +30,7 @@ RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
     *("crash/", "recorded/", "test_studio.py", "test_wheel.py", "test_pytest_plugin.py"),
     *("models/test_openai_faults.py", "models/test_ordinary_requests.py", "models/test_moving_sessions.py"),
-    *("checkpoints/test_damaged", "checkpoints/test_checksums.py"),
+    *("checkpoints/test_damage.py", "checkpoints/test_checksums.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
     *("server/test_responses.py", "server/test_idempotency.py", "server/test_attachments.py"),

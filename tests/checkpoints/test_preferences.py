@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from segue.checkpoints.habits import EndpointHabits
+from segue.checkpoints.permissions import Permissions, grant
 from segue.checkpoints.sessions import Preferences
+from segue.core.approval import Grant, PermissionRule
 from segue.core.errors import InvalidAnswer, UnknownTask
+from segue.core.events import PermissionGranted
 from segue.core.records import RatedAnswer, UserPreferences
 from tests.cases import cases
 
@@ -104,3 +108,41 @@ async def test_an_import_from_elsewhere_counts_for_the_user_that_it_is_given_to(
         assert (await elsewhere.app.preferences("ana")).mode_history == []
         history = (await elsewhere.app.preferences("ben")).mode_history
         assert [entry.rating for entry in history] == [None, 5]
+
+
+# Permissions, with the version of the tool that was permitted.
+
+
+async def test_a_permission_has_the_version_that_was_permitted_last(store: Store) -> None:
+    permissions = Permissions(store)
+    for version in ("old", "new"):
+        event = PermissionGranted(task_id="t", agent_id="a", tool="pay", scope="session", version=version).json()
+        await store.write(lambda connection, event=event: grant(connection, "s", event))
+        assert await permissions.in_task("s", "a", "t") == [Grant(PermissionRule("pay"), "session", version)]
+    (listed,) = await permissions.list("s")
+    assert listed.version == "new"
+    assert "version" not in listed.json()
+
+
+# What endpoints require of requests, as it is stored.
+
+
+HERE, THERE = "http://127.0.0.1:8085/v1#qwen3", "https://example.com/v1#m"
+
+
+async def test_habits_are_kept_by_endpoint_and_replaced(store: Store, address: str) -> None:
+    habits = EndpointHabits(store)
+    assert await habits.of(HERE) == []
+    await habits.put(HERE, {"system_first", "one_system"})
+    await habits.put(THERE, ["tool_names"])
+    async with await opened(address) as again:
+        assert await EndpointHabits(again).of(HERE) == ["one_system", "system_first"]
+    await habits.put(HERE, [])
+    assert await habits.of(HERE) == [] and await habits.of(THERE) == ["tool_names"]
+
+
+async def test_a_row_that_cannot_be_read_is_none(store: Store) -> None:
+    habits = EndpointHabits(store)
+    await habits.put(HERE, ["system_first"])
+    await store.write(lambda connection: connection.execute("UPDATE habits SET names = ?", ('{"a"',)))
+    assert await habits.of(HERE) == []

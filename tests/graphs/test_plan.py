@@ -11,8 +11,9 @@ from segue.core.agents import Agent, Budget
 from segue.core.calls import CallKey
 from segue.core.errors import TaskError
 from segue.graphs.plan import build_plan
+from segue.graphs.plan_react import build_plan_react
 from segue.tools.registry import tool
-from tests.fakes import MemoryLedger, ScriptedChatModel, plan_json
+from tests.fakes import MemoryLedger, ScriptedChatModel, answer, call_tool, plan_json
 from tests.graphs.conftest import Bed, Crowd, Make, double, note
 
 
@@ -281,3 +282,27 @@ async def test_a_call_that_a_person_approved_is_not_exchanged_for_another_one(be
             await test.graph.aupdate_state(config, {"plan": [{**planned, "params": {"order": 2}}]})
         out = await test.resume()
     assert [entry["result"] for entry in out["result"]["history"]] == [{"success": "paid 1"}]
+
+
+# A plan that the react graph carries out.
+
+
+STEPS = [{"action": "double", "params": {"number": 1}, "description": "double it"}, {"action": "none"}]
+
+
+async def test_a_call_counts_for_the_step_that_plans_it(bed: Make) -> None:
+    steps = [
+        {"action": "double", "params": {"number": 1}, "description": "one"},
+        {"action": "double", "params": {"number": 2}, "description": "two"},
+        {"action": "double", "params": {"number": {"$ref": "steps.2.result.doubled"}}, "description": "three"},
+        {"action": "note", "params": {"text": "x"}, "description": "four"},
+    ]
+    calls = [call_tool(("double", {"number": 2})), call_tool(("double", {"number": 4}), step_id="4")]
+    with (test := bed(build_plan_react, [plan_json("grow", steps), *calls, answer("eight")])).model:
+        out = await test.send("go")
+    assert [s["status"] for s in out["result"]["plan"]] == ["pending", "done", "done", "pending"]
+
+
+async def test_without_a_plan_it_gives_up(bed: Make) -> None:
+    out = await bed(build_plan_react, ["x", "y", "z"]).send("go")
+    assert out["gave_up"]

@@ -1,16 +1,27 @@
 """A run from its first event to its last: order, fields, what a task sees."""
 
 import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
+from typer.testing import CliRunner
 
-from segue.core.agents import Agent
-from segue.core.errors import ConfigurationError
-from segue.lifecycle import Context, ConversationEngine, EngineState
-from tests.fakes import ScriptedChatModel, answer
-from tests.lifecycle.conftest import Library, Planner, Workshop, chain, rest, task, told, until
+import segue
+from segue.cli import app as command_line
+from segue.core.agents import Agent, Budget
+from segue.core.errors import ConfigurationError, InvalidPlan, TaskError
+from segue.core.lifecycle import EngineBusy
+from segue.lifecycle import Context, ConversationEngine, EngineState, engine
+from segue.lifecycle.engine import FolderCoordinator, RegistryCoordinator
+from segue.passages import MOST_BYTES
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.lifecycle.conftest import GOAL, Library, Planner, Workshop, agent_of, chain, rest, task, told, until
+from tests.server.serving import Served, frames_of
 
 
 async def test_a_task_sees_its_own_work_the_goal_the_rules_and_what_it_needs_but_no_other(shop: Workshop) -> None:
@@ -234,3 +245,300 @@ async def test_an_empty_goal_is_an_error_of_receiving(shop: Workshop) -> None:
 def test_arguments_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         ConversationEngine(**options)
+
+
+# Subtasks that are added while a run is under way: by a subtask's tool, by the engine, and from outside.
+
+
+def spawning(shop: Workshop, *by: str, most: int = 20, seen: list[str] | None = None) -> Agent:
+    """An agent whose subtasks `by` add two more before they answer."""
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        name = str(messages[0].content).removeprefix("do ")
+        made = sum(message.type == "ai" for message in messages)
+        if name in by and made < 2:
+            return call_tool(("spawn_subtask", {"description": f"do {name}+{made + 1}", "depends_on": [name]}))
+        if seen is not None and name in by:
+            seen.append("\n".join(message.text for message in messages))
+        return answer(f"made {name}") if name in by else shop.reply(messages)
+
+    tools = (shop.tool(), "spawn_subtask")
+    model = ScriptedChatModel(reply)
+    return Agent(agent_id="worker", model=model, tools=tools, budget=Budget(subtasks=most))
+
+
+async def test_a_running_subtask_adds_subtasks_which_are_events_and_count(shop: Workshop) -> None:
+    engine = ConversationEngine(None, Planner([chain(2)]), agent=spawning(shop, "t1"))
+    events = await rest(engine.run("go"))
+    assert [event.data["description"] for event in events if event.event_type == "task_spawned"] == [
+        "do t1+1",
+        "do t1+2",
+    ]
+    progress = [event.data["progress"] for event in events if event.event_type == "task_completed"]
+    assert progress == [0.25, 0.5, 0.75, 1.0]
+    assert (engine.state, engine.total_tasks, engine.current_progress) == (EngineState.COMPLETED, 4, 1.0)
+    assert sorted(shop.done) == ["t1+1", "t1+2", "t2"]
+    assert engine.results["t1.1"] == "made t1+1"
+
+
+async def test_beyond_the_limit_the_subtask_is_told_so_and_waves_share_it(shop: Workshop) -> None:
+    told_so: list[str] = []
+    agent = spawning(shop, "a", "b", most=3, seen=told_so)
+    engine = ConversationEngine(None, Planner([[task("a"), task("b")]]), agent=agent, concurrency=2)
+    await rest(engine.run("go"))
+    assert engine.total_tasks == 5
+    assert sorted("No subtask can be added" in text for text in told_so) == [False, True]
+
+
+async def test_what_a_subtask_added_before_it_failed_is_carried_out(shop: Workshop) -> None:
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        if "t1" not in str(messages[0].content):
+            return shop.reply(messages)
+        if any(message.type == "ai" for message in messages):
+            raise ValueError("out of paper")
+        return call_tool(("spawn_subtask", {"description": "do more"}))
+
+    agent = Agent(agent_id="worker", model=ScriptedChatModel(reply), tools=(shop.tool(), "spawn_subtask"))
+    engine = ConversationEngine(None, Planner([chain(1)]), agent=agent)
+    await rest(engine.run("go"))
+    assert (shop.done, engine.total_tasks, engine.completed_tasks) == (["more"], 2, 1)
+
+
+async def test_one_that_is_sent_while_a_run_ends_is_refused_or_named_in_the_answer(shop: Workshop) -> None:
+    async with segue.open(":memory:", agents=[agent_of(shop, chain(1))]) as app:
+        run = ConversationEngine(app=app, agent="worker").run(GOAL)
+        async for event in run:
+            if event.event_type == "state_changed" and event.data["to"] == "completed":
+                break
+        (row,) = await app.tasks.list()
+        with pytest.raises(TaskError, match="has ended: send a new message"):
+            await app.tasks.spawn_subtask(row.task_id, "do late")
+        await app.tasks.send_event(row.task_id, "spawn_subtask", {"id": "x", "description": "do later"})
+        (skipped,) = [event for event in await rest(run) if event.event_type == "task_failed"]
+        answered = (await app.task(row.task_id)).result
+    assert (skipped.data["task_id"], skipped.data["skipped"], shop.done) == ("x", True, ["t1"])
+    assert answered and "do later: the run was ending when it was added" in answered["answer"]
+
+
+async def test_an_engine_adds_one_while_it_runs_is_paused_or_closed_and_a_snapshot_has_it(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    with pytest.raises(EngineBusy, match="while a run is scheduling"):
+        await engine.spawn_subtask("do early")
+    run = engine.run("go")
+    await until(run, "task_completed", "t1")
+    assert await engine.spawn_subtask("do more", depends_on=["t2"]) == "added-1"
+    assert (engine.total_tasks, engine.current_progress) == (3, 1 / 3)
+    with pytest.raises(InvalidPlan, match="depends on 'nope', which is not a step"):
+        await engine.spawn_subtask("do x", depends_on=["nope"])
+    engine.pause()
+    await until(run, "engine_paused")
+    await run.aclose()
+    await engine.spawn_subtask("do closed")
+    snapshot = json.loads(json.dumps(engine.create_snapshot()))
+    assert snapshot["total_tasks"] == 4
+
+    other = shop.engine(chain(2))
+    assert other.restore_from_snapshot(snapshot), other.refused
+    assert await other.spawn_subtask("do restored") == "added-3"
+    await rest(other.run(None))
+    assert other.completed_tasks == 5 and sorted(shop.done) == ["closed", "more", "restored", "t1", "t2"]
+    shop.done.clear()
+    events = await rest(engine.run(None))
+    assert [line for line in told(events) if line.startswith("task_spawned")] == [
+        "task_spawned added-1",
+        "task_spawned added-2",
+    ]
+    assert engine.completed_tasks == engine.total_tasks == 4
+
+
+async def test_a_run_in_a_database_takes_them_up_after_a_stop_and_each_once(shop: Workshop, tmp_path: Path) -> None:
+    agents = [agent_of(shop, chain(2), budget=Budget(subtasks=2))]
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        await until(run, "task_started", "t1")
+        await run.aclose()
+        (row,) = await app.tasks.list()
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        await app.tasks.spawn_subtask(row.task_id, "do more")
+        await app.tasks.spawn_subtask(row.task_id, "do last", priority=9)
+        with pytest.raises(InvalidPlan, match="the limit is 2"):
+            await app.tasks.spawn_subtask(row.task_id, "do too much")
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        result = await app.resume(row.task_id)
+        assert result["success"] and len(result["plan"]) == 4
+        assert sorted(shop.done) == ["last", "more", "t1", "t2"]
+        with pytest.raises(TaskError, match="has ended"):
+            await app.tasks.spawn_subtask(row.task_id, "do nothing")
+        other = await app.ask("hello", mode="direct")
+        with pytest.raises(TaskError, match="no lifecycle run"):
+            await app.tasks.spawn_subtask(other["task_id"], "do nothing")
+
+
+def test_one_is_added_over_http(shop: Workshop) -> None:
+    shop.hold("t1")
+    with Served(agents=[agent_of(shop, chain(2))]) as served, served.client() as client:
+        body = {"message": GOAL, "agent_id": "worker", "mode": "lifecycle", "session_id": "s"}
+        with client.stream("POST", "/api/chat", json=body) as response:
+            frames = frames_of(response)
+            begun = (data for _, data in frames if data.get("event_type") == "task_started")
+            task_id = next(begun)["task_id"]
+            path = f"/api/tasks/{task_id}/subtasks"
+            assert client.post(path, json={"description": "do more"}).json() == {"subtask_id": "added-1"}
+            wrong = client.post(
+                path, json={"description": "x", "depends_on": ["no"]}, headers={"Accept-Language": "zh"}
+            )
+            assert wrong.status_code == 422 and "无法添加子任务" in wrong.text
+            served.do(_release(shop))
+            assert "task_spawned" in [data.get("event_type") for _, data in frames]
+    assert sorted(shop.done) == ["more", "t1", "t2"]
+
+
+async def _release(shop: Workshop) -> None:
+    shop.release("t1")
+
+
+def test_one_is_added_in_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    run(command_line, ["chat", "hello", "--mode", "direct"])
+    (row,) = json.loads(run(command_line, ["tasks", "--json"]).stdout)
+    refused = run(command_line, ["spawn", row["task_id"], "more"])
+    assert refused.exit_code == 1 and "no lifecycle run" in refused.stderr
+
+
+# A folder of Markdown as context: rules that always hold, knowledge that is searched in both languages.
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_md", ".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+async def titles(coordinator: FolderCoordinator, text: str) -> list[str]:
+    return [item["title"] for item in (await coordinator.get_context_async(text)).knowledge]
+
+
+SALES = (
+    "# 销售\n\n北京的销售额在三月最高。\n\n# 投诉\n\n广州的客户投诉最多。\n\n# English\n\nShanghai sales fell in May."
+)
+
+
+async def test_two_characters_of_chinese_and_english_words_are_found_the_best_first(tmp_path: Path) -> None:
+    coordinator = FolderCoordinator(write(tmp_path, sales_md=SALES, food_md="# 美食\n\n北京烤鸭。"))
+    assert await titles(coordinator, "北京") == ["food.md › 美食", "sales.md › 销售"]
+    assert await titles(coordinator, "帮我分析一下北京的销售数据") == ["sales.md › 销售"]
+    assert await titles(coordinator, "What were the SALES in shanghai?") == ["sales.md › English"]
+    assert await titles(coordinator, "火星移民") == []
+    assert await titles(coordinator, "What is this?") == []
+
+
+@pytest.mark.parametrize("text", ['"', "NEAR(a b)", "a OR b AND *", "'; DROP TABLE passages", "", "\ud800", "x" * 9999])
+async def test_any_text_can_be_asked_for(tmp_path: Path, text: str) -> None:
+    coordinator = FolderCoordinator(write(tmp_path, sales_md=SALES))
+    assert await titles(coordinator, text) == []
+    assert await titles(coordinator, "广州") == ["sales.md › 投诉"]
+
+
+async def test_rules_always_hold_and_are_no_knowledge(tmp_path: Path) -> None:
+    coordinator = FolderCoordinator(
+        write(
+            tmp_path,
+            rules_md="- 金额用人民币\n- cite sources",
+            规则__b_md="# 语气\n\n总是礼貌，\n不要啰嗦。",
+            c_md="金额很大",
+        )
+    )
+    context = await coordinator.get_context_async("金额")
+    assert list(context.rules) == ["金额用人民币", "cite sources", "总是礼貌， 不要啰嗦。"]
+    assert [item["title"] for item in context.knowledge] == ["c.md"]
+
+
+async def test_files_that_change_come_or_go_are_read_anew(tmp_path: Path) -> None:
+    coordinator = FolderCoordinator(write(tmp_path, a_md="apples", rules_md="- one"))
+    assert await titles(coordinator, "apples") == ["a.md"]
+    write(tmp_path, a_md="pears instead", b_md="apples too", rules_md="- one\n- two")
+    assert await titles(coordinator, "apples") == ["b.md"]
+    assert len((await coordinator.get_context_async("x")).rules) == 2
+    (tmp_path / "b.md").unlink()
+    assert await titles(coordinator, "apples") == []
+    assert await titles(coordinator, "pears") == ["a.md"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "gb18030"])
+async def test_files_are_read_in_whatever_encoding_they_are(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.md").write_bytes("# 标题\r\n\r\n广州客户的投诉很多，需要处理。\r\n".encode(encoding))
+    coordinator = FolderCoordinator(tmp_path)
+    (found,) = (await coordinator.get_context_async("投诉")).knowledge
+    assert found == {"title": "a.md › 标题", "text": "广州客户的投诉很多，需要处理。"}
+
+
+async def test_western_text_is_read_too_and_accents_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes("Caf\xe9 prices".encode("cp1252"))
+    assert await titles(FolderCoordinator(tmp_path), "cafe") == ["a.md"]
+
+
+async def test_what_is_no_text_is_named_and_does_no_harm(tmp_path: Path) -> None:
+    write(tmp_path, good_md="apples")
+    (tmp_path / "bad.md").write_bytes(b"\x00\x01\x02" * 50)
+    (tmp_path / "dir.md").mkdir()
+    (tmp_path / "page.html").write_text("apples", encoding="utf-8")
+    coordinator = FolderCoordinator(tmp_path)
+    assert await titles(coordinator, "apples") == ["good.md"]
+    assert coordinator.skipped == {"bad.md": "it is not text"}
+
+
+async def test_of_a_huge_file_the_beginning_is_used_and_that_is_said(tmp_path: Path) -> None:
+    text = "First apples.\n\n" + "填充的内容没有意义。" * (MOST_BYTES // 30) + "\n\nLast pears."
+    (tmp_path / "huge.md").write_text(text, encoding="utf-8")
+    coordinator = FolderCoordinator(tmp_path)
+    assert await titles(coordinator, "apples") == ["huge.md"]
+    assert await titles(coordinator, "pears") == []
+    assert coordinator.skipped == {"huge.md": "it is too long: only its beginning is used"}
+
+
+async def test_more_passages_than_are_searched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MOST_PASSAGES", 2)
+    coordinator = FolderCoordinator(write(tmp_path, a_md="# 1\n\na\n\n# 2\n\nb\n\n# 3\n\napples"))
+    assert await titles(coordinator, "apples") == []
+    assert list(coordinator.skipped) == ["a.md"]
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="there are no symbolic links here")
+async def test_links_that_lead_out_of_the_folder_and_hidden_files_are_left_alone(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside", secret_md="apples")
+    inside = write(tmp_path / "inside", a_md="pears")
+    (inside / "link.md").symlink_to(outside / "secret.md")
+    (inside / ".hidden.md").write_text("apples", encoding="utf-8")
+    assert await titles(FolderCoordinator(inside), "apples") == []
+
+
+async def test_a_coordinator_beside_it_adds_its_own(tmp_path: Path) -> None:
+    class Other:
+        async def get_context_async(self, text: str) -> Any:
+            from segue.core.lifecycle import Context
+
+            return Context(rules=["r"], knowledge=["k"], tools=["t"])
+
+    coordinator = FolderCoordinator(write(tmp_path, a_md="apples", rules_md="- one"), beside=Other())
+    context = await coordinator.get_context_async("apples")
+    assert (list(context.rules), list(context.tools), len(context.knowledge)) == (["one", "r"], ["t"], 2)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        FolderCoordinator(tmp_path / "nowhere")
+
+
+async def test_registered_agents_and_tools_are_a_context() -> None:
+    from segue.registry import Registry
+
+    registry = Registry(environ={})
+    everyone = await RegistryCoordinator(registry).get_context_async("x")
+    assert [tool["name"] for tool in everyone.tools][:2] == ["search_cities", "query_attractions"]
+    assert not everyone.rules and "travel: " in everyone.knowledge[0]
+    one = await RegistryCoordinator(registry, "travel").get_context_async("x")
+    assert len(one.rules) == 2

@@ -41,14 +41,14 @@ LIFECYCLE = (
         CONVERSATION,
         "            if self._own:\n",
         "            if self._own and self._state is not _S.PAUSED:\n",
-        f"{ENGINE}test_pausing.py::test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event",
+        f"{ENGINE}test_engine.py::test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event",
     ),
     Mutant(
         "the resume is never told",
         CONVERSATION,
         "        self._own.append((kind, data))\n",
         "        self._own.extend([(kind, data)] * (kind is not _T.ENGINE_RESUMED))\n",
-        f"{ENGINE}test_pausing.py::test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost",
+        f"{ENGINE}test_engine.py::test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost",
     ),
     Mutant(
         "a pause is allowed in any state",
@@ -97,7 +97,7 @@ LIFECYCLE = (
         CONVERSATION,
         "            await self._leave(at_once=False)\n",
         "            await self._leave(at_once=True)\n",
-        f"{ENGINE}test_pausing.py::test_closed_while_tasks_are_under_way_it_drains_them",
+        f"{ENGINE}test_engine.py::test_closed_while_tasks_are_under_way_it_drains_them",
     ),
     Mutant(
         "a task is not carried out but slept through",
@@ -156,15 +156,14 @@ LIFECYCLE = (
         "nodes/lifecycle.py",
         "        await gate.wait(runtime)\n",
         "",
-        f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",
+        f"{ENGINE}test_engine.py::test_the_background_comes_no_further_than_what_was_told",
     ),
     Mutant(
         "two characters of Chinese are not found",
         "src/segue/passages.py",
         """f" {' '.join(run[0])} \"""",
         "run[0]",
-        "tests/lifecycle/test_coordinators.py::"
-        "test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
+        "tests/lifecycle/test_run.py::test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
     ),
 )
 
@@ -205,14 +204,14 @@ MEMORY = (
         "src/segue/memory/files.py",
         'text = _UNESCAPED.sub(r"\\1\\\\", _plain(entry.text))',
         "text = _plain(entry.text)",
-        "tests/memory/test_entries.py::test_a_text_cannot_forge_entries",
+        "tests/memory/test_files.py::test_a_text_cannot_forge_entries",
     ),
     Mutant(
         "whole memory files overflow the prompt",
         EXCERPT,
         "return excerpt.render() if excerpt.add(pieces) else None",
         "excerpt.add(pieces, 1e9)\n    return excerpt.render()",
-        "tests/memory/test_reading.py::test_beyond_the_budget_the_newest_and_the_relevant_are_read",
+        "tests/memory/test_files.py::test_beyond_the_budget_the_newest_and_the_relevant_are_read",
     ),
 )
 
@@ -264,7 +263,7 @@ CONTROLLER = (
 )
 
 REPLY_STREAM = "src/segue/runtime/reply.py"
-PARTS = "tests/runtime/test_reply_stream.py::test_the_pieces_of_a_text_make_its_answer"
+PARTS = "tests/runtime/test_reply.py::test_the_pieces_of_a_text_make_its_answer"
 STREAMS = "tests/server/test_reply_streams.py"
 
 REPLIES = (

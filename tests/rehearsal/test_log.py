@@ -1,8 +1,10 @@
 """The log of a conversation reads back as what was written."""
 
+import re
+import tomllib
 from pathlib import Path
 
-from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
+from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of
 from segue.testing.rehearsal import read_log, write_log
 
 
@@ -25,3 +27,14 @@ def test_a_log_reads_back_as_the_conversation(tmp_path: Path) -> None:
     write_log(said, tmp_path / "logs" / "c.jsonl", time="2024-09-05 11:25:30")
 
     assert read_log(tmp_path / "logs" / "c.jsonl") == said
+
+
+# The configuration in docs/rehearsal.md is one.
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rehearsal.md").read_text(encoding="utf-8")
+
+
+def test_the_configuration_is_read() -> None:
+    (block, *_) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert config_of(tomllib.loads(block)).bot_mode == "segue:react"

@@ -17,8 +17,8 @@ from segue.app import App
 from segue.core.agents import Agent, Budget
 from segue.core.errors import ModelUnreachable, TaskError, TaskUnfinished, ThreadBusy
 from segue.core.events import Event
-from tests.fakes import ScriptedChatModel, answer, call_tool
-from tests.loopback import Endless, LoopbackServer, Text
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.loopback import Endless, Gate, LoopbackServer, Text
 from tests.loopback_wire import Dropped, Wire
 from tests.polling import SECONDS, until
 
@@ -368,3 +368,66 @@ async def test_where_a_pause_is_wanted_no_further_attempt_is_begun(app: App, mod
         assert await status(app, row.task_id) == "paused"
         result = await app.resume(row.task_id)
     assert result["status"] == "done" and "late" in result["answer"]
+
+
+# Thought and answer appear while the endpoint is still writing: it goes on only when the first delta was seen.
+
+
+PLAN = plan_json("go", [{"action": "none", "description": "answer"}])
+ENVELOPE = answer("an answer in two halves", thought="a thought in two halves")
+HALF = ENVELOPE.index("two halves", ENVELOPE.index("answer in"))
+THOUGHT = ENVELOPE.index("in two halves")
+
+
+@pytest.fixture
+async def live_app(tmp_path: Path) -> AsyncIterator[App]:
+    async with segue.open(tmp_path / "live.db") as opened:
+        yield opened
+
+
+CASES: dict[str, tuple[str, str, list[Any], str, str, str]] = {
+    "json thought": ("json", "react", [], ENVELOPE[:THOUGHT], ENVELOPE[THOUGHT:], "thinking"),
+    "json answer": ("json", "react", [], ENVELOPE[:HALF], ENVELOPE[HALF:], "token"),
+    "native answer": ("native", "react", [], "an answer ", "in two halves", "token"),
+    "direct answer": ("json", "direct", [], "an answer ", "in two halves", "token"),
+    "plan's answer": ("json", "plan", [Text(PLAN)], "an answer ", "in two halves", "token"),
+    "json, two graphs deep": ("json", "plan_react", [Text(PLAN)], ENVELOPE[:HALF], ENVELOPE[HALF:], "token"),
+    "native, two graphs deep": ("native", "plan_react", [Text(PLAN)], "an answer ", "in two halves", "token"),
+}
+
+
+async def test_who_follows_late_gets_the_answer_from_its_beginning(live_app: App) -> None:
+    go = asyncio.Event()
+    async with LoopbackServer([Gate("an answer ", "in two halves", go)]) as server:
+        live_app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url))
+        task_id = (await live_app.start("go", agent="a", mode="direct")).task_id
+        async with asyncio.timeout(60):
+            async for event in live_app.follow(task_id):
+                if event.type == "token":
+                    break
+            late, without = [live_app.follow(task_id, so_far=so_far) for so_far in (True, False)]
+            heard: list[str] = []
+            async for event in late:
+                if event.type == "token":
+                    heard.append(event.content)
+                    go.set()
+            assert "".join(heard) == "an answer in two halves"
+            assert not [event async for event in without if event.type == "token"], "it is over, the answer is an event"
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_first_half_is_seen_before_the_second_is_sent(live_app: App, case: str) -> None:
+    protocol, mode, before, first, rest, kind = CASES[case]
+    seen = asyncio.Event()
+    async with LoopbackServer([*before, Gate(first, rest, seen)]) as server:
+        live_app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url, protocol=protocol))
+        said = ""
+        async with asyncio.timeout(60):
+            async for event in live_app.chat("go", agent="a", mode=mode):
+                if event.type == kind and "━" not in event.content:
+                    said += event.content
+                    seen.set()
+        server.assert_spent()
+    assert seen.is_set()
+    assert "in two halves" in said
+    assert (await live_app.tasks.list())[0].status == "done"

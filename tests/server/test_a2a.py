@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,7 +52,7 @@ from tests.fakes import ScriptedChatModel, call_tool
 from tests.polling import until, wait_until
 from tests.receivers import HttpReceiver
 
-from .serving import ALPHA, BETA, KEYS, Held, Json, Served, chat
+from .serving import ALPHA, BETA, KEY, KEYS, Held, Json, Served, chat
 from .shop import refund, reply
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
@@ -629,3 +632,31 @@ def test_the_card_is_cached_and_addresses_with_a_slash_are_the_same(served: Serv
         for path in ("/a2a/shop", "/mcp", "/v1/chat/completions", "/v1/responses", "/ag-ui/shop"):
             plain, slash = http.post(path, json=asked), http.post(f"{path}/", json=asked)
             assert plain.status_code == slash.status_code not in (307, 404), path
+
+
+# The contract of `a2a-proof`, over each binding that the card names.
+
+
+async def hold(name: str) -> str:
+    """Wait a moment."""
+    await asyncio.sleep(1)
+    return f"held {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_every_scenario_passes(database: Path, binding: str) -> None:
+    agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(hold, refund), mode="react")
+    settings = ServerSettings(keys=KEYS, chats_a_minute=10_000, push_hosts=("127.0.0.1",))
+    contract = Path(__file__).with_name("a2a-proof.yaml")
+    with Served(database, settings, agents=[agent]) as served:
+        done = subprocess.run(
+            [Path(sys.executable).with_name("a2a-proof"), "run", "--verbose", "--transport", binding, str(contract)],
+            env={**os.environ, "SEGUE_URL": served.url, "SEGUE_KEY": KEY, "NO_PROXY": "*"},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "9 scenarios passed" in done.stdout
