@@ -196,7 +196,8 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     participant = await asyncio.to_thread(bot_of, conversation, work)
     output = await output_of(participant, Role.BOT, conversation.config.bot_mode, conversation)
     controller = ""
-    if output.action_type == BotOutputType.ACTION and _used_up(conversation):
+    may_call = len(conversation.actions) < conversation.config.bot_action_limit
+    if output.action_type == BotOutputType.ACTION and not may_call:
         controller = ACTION_LIMIT
         output = default_response(conversation, output, _said("call_limit", conversation, tool=output.action))
     elif output.action_type == BotOutputType.RESPONSE and not output.text.strip():
@@ -226,10 +227,6 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
 
 def _said(name: str, conversation: Conversation, **values: object) -> str:
     return task_text(name, conversation.language, **values)
-
-
-def _used_up(conversation: Conversation) -> bool:
-    return len(conversation.actions) >= conversation.config.bot_action_limit
 
 
 def default_response(conversation: Conversation, output: BotOutput, why: str) -> BotOutput:

@@ -192,11 +192,8 @@ def declined(language: Language) -> str:
 
 
 def _listed(calls: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(
-        f"{call['name']}({', '.join(f'{name}={_json(value)}' for name, value in call['arguments'].items())})"
-        for call in calls
-    )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    lines = []
+    for call in calls:
+        given = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["arguments"].items()]
+        lines.append(f"{call['name']}({', '.join(given)})")
+    return ", ".join(lines)

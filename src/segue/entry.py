@@ -98,7 +98,10 @@ async def open_app(
     except BaseException:
         await storage.close()
         raise
-    _send_notifications(app, senders, approvals)
+    for name, sender in senders.items():
+        app.notifications.add(name, sender)
+    if approvals and approvals.expire_after:
+        app.notifications.expire(approvals)
     if policy:
         app.sessions.prune_hourly(policy)
     start_export(app, os.environ)
@@ -117,14 +120,6 @@ def _senders_of(receivers: Receivers) -> "dict[str, Sender]":
     from .runtime.senders import sender_of
 
     return {receiver.name: sender_of(receiver) for receiver in receivers}
-
-
-def _send_notifications(app: App, senders: "Mapping[str, Sender]", approvals: ApprovalSettings | None) -> None:
-    """Send the notifications of these receivers, and let approvals expire."""
-    for name, sender in senders.items():
-        app.notifications.add(name, sender)
-    if approvals and approvals.expire_after:
-        app.notifications.expire(approvals)
 
 
 def _listed(agents: Any) -> list[Agent]:

@@ -247,16 +247,12 @@ def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
         if due is not None and due <= now:
             raise InvalidMessage("The time {moment} has passed: give one in the future.", moment=at)
     else:
-        due = _first(every, timezone, now)
+        has_all_fields = len(every.split()) == len(_FIELDS)
+        due = following(every, timezone, now) if has_all_fields else None
+        if due is None:
+            raise _not_cron(every, "no moment fits" if has_all_fields else "it has other fields")
     choices = {"overlap": options.get("overlap") or "skip", "missed": options.get("missed") or "once"}
     return {"every": every or None, "timezone": timezone, "due": due, **choices}
-
-
-def _first(every: str, timezone: str, now: float) -> float:
-    due = following(every, timezone, now) if len(every.split()) == len(_FIELDS) else None
-    if due is None:
-        raise _not_cron(every, "no moment fits" if len(every.split()) == len(_FIELDS) else "it has other fields")
-    return due
 
 
 _FIELDS = ("minute", "hour", "day", "month", "weekday")

@@ -34,14 +34,10 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _ALIGNMENTS = {"text-align:left": "left", "text-align:center": "center", "text-align:right": "right"}
 
 
-def _is_data(address: str) -> bool:
-    return address[:5].lower() == "data:"
-
-
 _CLEANER = nh3.Cleaner(
     tags=_TAGS,
     attributes=_ATTRIBUTES,
-    attribute_filter=lambda tag, name, value: None if name == "href" and _is_data(value) else value,
+    attribute_filter=lambda tag, name, value: None if name == "href" and value[:5].lower() == "data:" else value,
     url_schemes={"http", "https", "mailto", "data"},
     url_relative="deny",
     link_rel="noopener noreferrer",
