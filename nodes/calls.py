@@ -47,7 +47,7 @@ from segue.core.models import Usage, add_usages
 from segue.core.plan import FINAL, AnyStep, Status, Step, keep_finished, ready, set_status
 from segue.core.provenance import SeenText
 from segue.core.task import format_time
-from segue.prompts.catalogue import task_text, word
+from segue.prompts.catalogue import clauses, task_text, word
 from segue.tools.adapters.agents import LocalAgentTool
 from segue.tools.adapters.client import ClientTool, Results, client_call, client_question
 from segue.tools.bound_tool import BadArguments, idempotency_key
@@ -988,4 +988,4 @@ def step_event(step: Step, ids: Mapping[str, Any]) -> StepUpdate:
 def undone_line(text: str, steps: Sequence[Step], language: str) -> str:
     """The steps that are not done, each with its status and why, on one line; `text` names the sentence of one."""
     said = (task_text(text, language, step=s.step_id, status=word(s.status, language), why=s.note) for s in steps)
-    return ("；" if language == "zh" else "; ").join(said)
+    return clauses(said, language)

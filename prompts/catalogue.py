@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from segue.core.errors import Clause, ConfigurationError, SegueError
+from segue.core.task import Language as Language
 
 if TYPE_CHECKING:
     from segue.core.agents import Agent
@@ -68,9 +69,6 @@ def mode_description(name: str, language: str) -> str:
 
 
 # The language that a person writes in, and that they are answered in.
-
-Language = Literal["zh", "en"]
-"""The languages that Segue's own texts have; the model is asked to answer in whichever the person writes."""
 
 _QUOTED = re.compile(
     r"```.*?(?:```|$)|`[^`]*`|“[^”]*”|\"[^\"]*\"|「[^」]*」|『[^』]*』|《[^》]*》|(?<!\w)'[^']*'(?!\w)"
@@ -143,6 +141,11 @@ def language_named(tag: str) -> Language | None:
 def colon(language: str) -> str:
     """The separator between a label and its text."""
     return "：" if language == "zh" else ": "
+
+
+def comma(language: str) -> str:
+    """The separator between parts of a sentence, where those of `joined` would be items of a list."""
+    return "，" if language == "zh" else ", "
 
 
 def label(english: str, language: str) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from segue.prompts.catalogue import Texts, joined
+from segue.prompts.catalogue import Language, Texts, joined
 
 from .registry import tool
 
@@ -21,7 +21,6 @@ from .registry import tool
 #
 # The cities of `travel.json` have Chinese and English names; amounts are CNY, a sight's time is in hours.
 
-Language = Literal["zh", "en"]
 text = Texts("travel")
 
 

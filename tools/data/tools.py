@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -147,7 +147,7 @@ Sql = Annotated[
     ),
 ]
 ReaderLanguage = Annotated[
-    Literal["zh", "en"] | None,
+    Language | None,
     _argument("The language of the summary: that of the user (摘要的语言).", format="language"),
 ]
 

@@ -26,6 +26,7 @@ from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .call_rules import AllowRule
 from .errors import ConfigurationError, UnknownField
 from .provenance import Hiding, Policy
+from .task import Language
 from .variables import Unset, resolve
 
 
@@ -281,7 +282,7 @@ class Agent(BaseModel):
     """Older versions, for unfinished tasks that began with them."""
     description: Annotated[str, SAME_VERSION] = ""
     """What it is for, shown in lists and to other agents' controllers."""
-    suggestions: Annotated[Suggestions | dict[Literal["zh", "en"], Suggestions], SAME_VERSION] = ()
+    suggestions: Annotated[Suggestions | dict[Language, Suggestions], SAME_VERSION] = ()
     """Example messages on the page: a list, or one per language. By default derived from its tools."""
     model: Any = None
     """`openai:<name>`, `local:<path.gguf>`, `offline`, or a LangChain chat model; None: the environment decides."""
@@ -355,7 +356,7 @@ class Agent(BaseModel):
     """Whether a person reviews its plans before they run: `true`, or a list of modes such as `["plan"]`."""
     remember: Annotated[Literal["rules", "model", "off"], SAME_VERSION] = "rules"
     """How it finds what users say of themselves, for later sessions: by rules, or with a model call after the task."""
-    language: Literal["zh", "en"] | None = None
+    language: Language | None = None
     """The language of its prompts and answers; by default the user's."""
     max_iteration: Annotated[int, SAME_VERSION] = Field(default=30, ge=1, le=MOST_COUNT)
     """Rounds of a task."""

@@ -34,7 +34,7 @@ from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
 from .events import TYPES, Event, from_dict
 from .json import Public
 from .message import read_attachment
-from .task import ENDED, LAST, MessageOrigin, TaskStatus
+from .task import ENDED, LAST, Language, MessageOrigin, TaskStatus
 
 SUFFIX = ".cassette.yaml"
 
@@ -263,7 +263,7 @@ class NewTask(Record):
     mode: Annotated[str, FIXED]
     model: str
     message: Annotated[str, FIXED]
-    language: Annotated[Literal["zh", "en"] | None, FIXED] = None
+    language: Annotated[Language | None, FIXED] = None
     agents_file: Annotated[str | None, LOCAL] = None
     agent_version: str | None = None
     attachments: Annotated[Attachments, FIXED] = field(default_factory=list)
@@ -313,7 +313,7 @@ class Task(NewTask):
     decisions: Annotated[Json | None, STORED_AS_JSON, LOCAL, OF_A_WAIT]
 
     @property
-    def reply_language(self) -> Literal["zh", "en"]:
+    def reply_language(self) -> Language:
         """The language of what is said about the task."""
         return self.language or "en"
 

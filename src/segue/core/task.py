@@ -92,6 +92,12 @@ def format_time(seconds: float, zone: tzinfo) -> str:
     return f"{datetime.fromtimestamp(seconds, zone):%Y-%m-%d %H:%M %Z}"
 
 
+Language = Literal["zh", "en"]
+"""The languages of Segue's own texts, each with a catalogue in `prompts/locales`.
+
+The model is asked to answer in whichever the person writes.
+"""
+
 # What sends a message: a program, a person, or a conversation.
 
 MessageOrigin = Literal[

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ...core.provenance import Source
-from ...prompts.catalogue import terminal_text
+from ...prompts.catalogue import joined, terminal_text
 from ..output import echo, standard_output
 
 # Text from people, models and tools, made safe to print.
@@ -317,4 +317,4 @@ def _named(source: Source, language: str) -> str:
 
 
 def _listed(names: Mapping[str, None], language: str) -> str:
-    return ("、" if language == "zh" else ", ").join(names)
+    return joined(names, language)

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from ...core.errors import ModelRefused
 from ...core.models import REFUSAL, CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
-from ...prompts.catalogue import Language, Texts, enumerated, joined, language_of
+from ...prompts.catalogue import Language, Texts, comma, enumerated, joined, language_of
 from ..transcript import PastCall, Transcript, read_transcript
 from .understanding import CJK, Call, Card, Intent, Parameter, interpret, read_card
 
@@ -66,7 +66,7 @@ def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], la
     """A call as a person reads it: title and arguments, without the reader's language."""
     card = next((card for card in cards if card.name == name), None)
     known = {parameter.name: parameter for parameter in card.parameters} if card else {}
-    given = ("，" if language == "zh" else ", ").join(
+    given = comma(language).join(
         _argument_text(key, value, known.get(key), language)
         for key, value in arguments.items()
         if key not in known or known[key].kind != "language"

@@ -51,7 +51,7 @@ class ChangedAgent(RequestBody):
     """A model of `GET /api/models`, `offline`, or `openai:NAME` by the agent's own endpoint."""
     mode: str | None = Field(default=None, max_length=64)
     auto: Literal["rules", "model"] | None = None
-    language: Literal["zh", "en"] | None = None
+    language: Language | None = None
     protocol: Literal["json", "native"] | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     seed: int | None = Field(default=None, ge=0, lt=2**31)

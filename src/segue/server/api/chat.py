@@ -11,7 +11,7 @@ from ...core.conversation import MODE, Conversation
 from ...core.errors import InvalidMessage, UnknownThread
 from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json, RequestKey, Task
-from ...core.task import ANYBODY, TaskStatus
+from ...core.task import ANYBODY, Language, TaskStatus
 from ...runtime.message_files import Uploaded
 from ...testing.rehearsal import differences
 from ...testing.rehearsal.simulate import load_conversation
@@ -70,7 +70,7 @@ class ChatRequest(RequestBody):
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)
     """Waits up to this many seconds if the session is busy."""
-    language: Literal["zh", "en"] | None = None
+    language: Language | None = None
     """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
     attachments: Items[str] = Field(default=[], max_length=100)
     """The `upload_id` of files that go along: see `POST /api/attachments`."""

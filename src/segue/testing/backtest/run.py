@@ -24,7 +24,7 @@ from ...core.provenance import discloses
 from ...core.records import BEST, Json, Task
 from ...nodes.chat import ModeGraph
 from ...nodes.context import as_text
-from ...prompts.catalogue import backtest_text
+from ...prompts.catalogue import backtest_text, comma
 from ...registry import Registry
 from ...runtime.modes import chat_graph
 from ..cassette.cassette import ToolCall
@@ -100,7 +100,7 @@ def conclusion(summary: Mapping[str, int], change: "Change | Confirmation | None
         head = backtest_text(f"all_same{one}", language, n=total)
     else:
         parts = [backtest_text(f"would_{verdict}", language, n=summary[verdict]) for verdict in found]
-        listed = ("，" if language == "zh" else ", ").join(parts)
+        listed = comma(language).join(parts)
         head = backtest_text(f"of_tasks{one}", language, n=total, parts=listed)
     return " ".join([head, *([change.describe(language)] if change else [])])
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...core.context import Ids, TaskId, TraceId
 from ...core.errors import ConfigurationError, SegueError
 from ...core.records import Json
-from ...core.task import ANYBODY
+from ...core.task import ANYBODY, Language
 from ...models.transcript import digest, indented
 from ...prompts.catalogue import terminal_text
 from ...runtime.reply import ReplyText
@@ -123,7 +123,7 @@ class Turn(Record):
     agent: str
     mode: str
     model: str = ""
-    language: Literal["zh", "en", ""] = ""
+    language: Language | Literal[""] = ""
     user: str = ANYBODY
     created_at: float
     trace_ids: tuple[str, ...] = ()

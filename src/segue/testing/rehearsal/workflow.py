@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ...core.conversation import Role, Utterance
 from ...core.errors import Clause, listed
 from ...core.records import Json
+from ...core.task import Language
 
 _REFERENCE = re.compile(r"\{([\w.|]+)\}")
 MISSING = object()
@@ -171,7 +172,7 @@ class Workflow(Record):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     description: str = Field(min_length=1)
-    language: Literal["en", "zh"] = "en"
+    language: Language = "en"
     backend: str = ""
     scenarios: str = ""
     slots: Mapping[str, Slot]
