@@ -25,6 +25,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from segue.core.environment import sync_folder
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, NotADatabase
 
+from ..audit import KEPT
 from ..database import Connections
 from ..leases import LEASE_SECONDS
 from ..ports import Connection, Workers
@@ -868,18 +869,15 @@ def removing(file: Path, rows: Iterable[ReadRow]) -> str:
 
 
 _KEYS = {
+    **KEPT,
     "events": ("task_id", "seq"),
     "lease_queue": ("position",),
     "preferences": ("user_id",),
-    "permissions": ("thread_id", "agent_id", "tool", "scope", "task_id"),
-    "shares": ("share_id",),
     "request_keys": ("key",),
     "webhooks": ("task_id", "webhook_id"),
     "sent_events": ("position",),
-    "schedules": ("schedule_id",),
     "notifications": ("notification_id",),
     "uploads": ("upload_id",),
-    "spend": ("scope",),
     "spend_calls": ("call_id",),
     "habits": ("endpoint",),
 }

@@ -241,7 +241,7 @@ class Conversation:
                 async for event in self._with_steering(task_id, events):
                     view.show(event)
                     interrupts.stop_answer()
-                    if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
+                    if isinstance(event, StateChanged) and event.new == TaskStatus.PAUSING and not interrupts.count:
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = await self.app.task(task_id)

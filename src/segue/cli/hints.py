@@ -109,7 +109,7 @@ async def busy_hints(app: "App", settings: Settings, task_id: str, refused: Thre
     if latest.task_id != task_id:
         return [sentence_of(refused, settings), *_choice(settings.say("pause_running"), pausing)]
     watching = _choice(settings.say("see_progress"), task_command(settings, "trace", task_id))
-    if latest.status == "pausing":
+    if latest.status == TaskStatus.PAUSING:
         return [settings.say("pausing_elsewhere", task_id=task_id), *watching]
     runs = settings.say("runs_elsewhere", task_id=task_id)
     return [runs, *watching, *_choice(settings.say("pause_and_resume"), pausing)]

@@ -834,4 +834,4 @@ def _begins(log: Sequence[Event], start: int) -> bool:
 def _continues(log: Sequence[Event], seq: int) -> bool:
     """Whether the task continued after the question with that number."""
     after = log[seq] if seq < len(log) else None
-    return isinstance(after, StateChanged) and after.new == "running"
+    return isinstance(after, StateChanged) and after.new == TaskStatus.RUNNING

@@ -39,6 +39,7 @@ Surface = Literal["chat_completions", "responses", "ag_ui"]
 """Where clients read the answer of a task in the response to their message."""
 ON_DISCONNECT: Mapping[str, str] = {"chat_completions": "stop", "responses": "continue", "ag_ui": "stop"}
 
+MIB = 1024 * 1024
 CLIENT_SECONDS = 600.0
 """How long the `openai` package waits for an answer before it tries again."""
 
@@ -69,9 +70,9 @@ class ServerSettings:
     """The most values in the JSON of a body."""
     body_seconds: float = 30.0
     """How long a body may take to arrive."""
-    upload_bytes: int = 20 * 1024 * 1024
+    upload_bytes: int = 20 * MIB
     """The largest file that may be uploaded."""
-    import_bytes: int = 64 * 1024 * 1024
+    import_bytes: int = 64 * MIB
     """The largest document of a session that may be exported and imported."""
     upload_seconds: float = 300.0
     """How long a file or a document may take to arrive."""
@@ -150,18 +151,19 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         ConfigurationError: naming the variable that cannot be read.
     """
     hide_keys(environ)
+    usual = ServerSettings
     choices = (part.partition("=") for part in _listed(environ, "SEGUE_ON_DISCONNECT"))
     return ServerSettings(
         keys=parse_keys(environ.get(HASHES, "")),
         origins=tuple(origin.rstrip("/") for origin in _listed(environ, ORIGINS)),
-        chats_a_minute=whole_number(environ, "SEGUE_RATE_CHATS", 60),
-        requests_a_minute=whole_number(environ, "SEGUE_RATE_REQUESTS", 600),
-        streams=whole_number(environ, "SEGUE_STREAMS", 64),
-        tasks=whole_number(environ, "SEGUE_TENANT_TASKS", 64),
-        connections=whole_number(environ, "SEGUE_CONNECTIONS", 2000),
-        upload_bytes=whole_number(environ, UPLOAD, 20) * 1024 * 1024,
-        import_bytes=whole_number(environ, IMPORT, 64) * 1024 * 1024,
-        drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
+        chats_a_minute=whole_number(environ, "SEGUE_RATE_CHATS", usual.chats_a_minute),
+        requests_a_minute=whole_number(environ, "SEGUE_RATE_REQUESTS", usual.requests_a_minute),
+        streams=whole_number(environ, "SEGUE_STREAMS", usual.streams),
+        tasks=whole_number(environ, "SEGUE_TENANT_TASKS", usual.tasks),
+        connections=whole_number(environ, "SEGUE_CONNECTIONS", usual.connections),
+        upload_bytes=whole_number(environ, UPLOAD, usual.upload_bytes // MIB) * MIB,
+        import_bytes=whole_number(environ, IMPORT, usual.import_bytes // MIB) * MIB,
+        drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", int(usual.drain_seconds)),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
         default_agent=default_agent,
