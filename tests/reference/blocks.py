@@ -136,8 +136,8 @@ class TerminalReader(Reader):
 
     def _run_segue(self, arguments: list[str], expected: str) -> str:
         self._shell_of_commands.folder = Path.cwd()
-        agents = {"SEGUE_AGENTS": os.environ["SEGUE_AGENTS"]} if "SEGUE_AGENTS" in os.environ else {}
-        terminal = self._shell_of_commands.at_terminal(*arguments, **agents)
+        exported = {name: os.environ[name] for name in ("SEGUE_AGENTS", "SEGUE_LANGUAGE") if name in os.environ}
+        terminal = self._shell_of_commands.at_terminal(*arguments, **exported)
         for prompt, typed in _TYPED.findall(expected):
             terminal.until(prompt)
             terminal.type(f"{typed}\n")

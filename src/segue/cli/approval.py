@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -31,6 +32,10 @@ Question = Mapping[str, Any]
 
 MOST = 2_000
 """Characters of an argument that are shown."""
+
+
+_REJECTS = re.compile(r"(?:r|R|reject)(?:\s+(.+))?")
+"""A verdict that a person may give with the reason: `r too dear`."""
 
 
 def can_ask() -> bool:
@@ -192,16 +197,14 @@ class Questioner:
         """What is decided on a call; None approves it and all the rest."""
         question, possible = self._choices(call, last=last), list_decisions(call)
         while True:
-            match self._read(question).strip():
+            match given := self._read(question).strip():
                 case "A" | "ALL" | "all" if "approve" in possible:
                     return None
                 case "a" | "approve" if "approve" in possible:
                     return {"verdict": "approve"}
-                case "r" | "R" | "reject" if "reject" in possible:
-                    return {
-                        "verdict": "reject",
-                        "reason": self._read(f"{terminal_text('why', self._language)} ").strip(),
-                    }
+                case _ if "reject" in possible and (said := _REJECTS.fullmatch(given)):
+                    why = said[1] or self._read(f"{terminal_text('why', self._language)} ")
+                    return {"verdict": "reject", "reason": why.strip()}
                 case "e" | "E" | "edit" if "edit" in possible:
                     if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.actor import acting
@@ -357,7 +358,7 @@ class RequestLog:
 def _note(scope: Scope, status: int, seconds: float) -> None:
     tenant = scope.get("segue_tenant")
     template = getattr(scope.get("route"), "path", "")
-    if template in _QUIET:
+    if template in _QUIET or (status < 400 and isinstance(scope.get("endpoint"), StaticFiles)):  # noqa: PLR2004
         return
     entry = {
         "method": scope["method"],

@@ -44,6 +44,7 @@ def configure_logs(stream: TextIO | None = None) -> None:
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         _without_colours,
+        *(() if is_json else (_shortened,)),
         structlog.processors.TimeStamper(fmt="iso" if is_json else "%H:%M:%S", utc=is_json),
         structlog.processors.format_exc_info,
         _redact,
@@ -79,6 +80,14 @@ def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutabl
     """Take out the copy of the message that uvicorn adds for terminals."""
     event.pop("color_message", None)
     return event
+
+
+def _shortened(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take out what a person at a terminal does not read: ids of requests, empty values, a misleading logger's name."""
+    event.pop("request_id", None)
+    if event.get("logger") == "uvicorn.error":
+        event["logger"] = "uvicorn"
+    return {name: value for name, value in event.items() if value is not None}
 
 
 def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

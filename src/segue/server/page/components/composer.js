@@ -46,7 +46,8 @@ export function Composer() {
     if (!store.draft.value) begin();
     write(event);
   };
-  const placeholder = closed ? t(closed) : promptOf(status, agent);
+  const asked = useRead(() => Boolean(openTurn()?.value.question));
+  const placeholder = closed ? t(closed) : promptOf(status, asked, agent);
   return html`<form class="composer" onSubmit=${submit} onPaste=${paste}>
     ${hasFiles && html`<${Attachments} />`}
     <textarea
@@ -126,12 +127,13 @@ function whyClosed() {
 
 /**
  * @param {string} status
+ * @param {boolean} asked
  * @param {string} agent
  */
-function promptOf(status, agent) {
+function promptOf(status, asked, agent) {
   if (ACTIVE.has(status)) return t("composer.steer");
   if (status === "paused") return t("composer.resumeWith");
-  return status === "waiting" ? t("composer.answer") : t("composer.message", { agent });
+  return status === "waiting" && asked ? t("composer.answer") : t("composer.message", { agent });
 }
 
 /** A slash alone offers the commands. @param {any} event */
