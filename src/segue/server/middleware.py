@@ -358,7 +358,7 @@ class RequestLog:
 def _note(scope: Scope, status: int, seconds: float) -> None:
     tenant = scope.get("segue_tenant")
     template = getattr(scope.get("route"), "path", "")
-    if template in _QUIET or (status < 400 and isinstance(scope.get("endpoint"), StaticFiles)):  # noqa: PLR2004
+    if template in _QUIET or (status < 400 and isinstance(scope.get("endpoint"), StaticFiles)):
         return
     entry = {
         "method": scope["method"],
