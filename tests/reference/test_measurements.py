@@ -34,7 +34,7 @@ def test_the_readmes_crashes_are_those_of_make_crash() -> None:
 
 def test_the_readmes_races_are_those_of_make_crash() -> None:
     races = [cells(RELIABILITY, row) for row in ("the second is refused", "the second waits in the queue")]
-    assert f"Of {sum(int(race[0]) for race in races):,} races" in README
+    assert f"In {sum(int(race[0]) for race in races):,} races" in README
     assert {race[3] for race in races} == {"0"}
 
 
@@ -53,8 +53,9 @@ def test_the_readmes_costs_are_those_of_make_bench() -> None:
 def test_the_prompts_are_those_of_make_bench() -> None:
     sent = COSTS[COSTS.index("| characters sent in 20 calls") :]
     json, native = (cells(sent, row) for row in ("Segue json", "Segue native"))
-    assert f"the native protocol sends {native[-1]} times" in README
-    assert f"the json protocol {json[-1]} times" in README
+    more = [round(100 * (float(row[-1]) - 1)) for row in (native, json)]
+    assert f"Segue sends {more[0]} % more characters" in README
+    assert f"and {more[1]} % more in the default one, json" in README
     guide = (ROOT / "docs/guides/models.md").read_text(encoding="utf-8")
     for row, measured in (('`protocol="json"`', json), ('`protocol="native"`', native)):
         assert cells(guide, row) == [f"{round(int(measured[0].replace(',', '')), -3):,}", f"{measured[3][:-1]} %"]
