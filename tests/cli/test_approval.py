@@ -72,6 +72,10 @@ def test_a_capital_a_approves_all_the_rest() -> None:
     assert ask("r", "", "A")[0] == [{"index": 0, "verdict": "reject", "reason": ""}, *APPROVED[1:]]
 
 
+def test_a_call_is_rejected_with_its_reason_in_one_line() -> None:
+    assert ask("r too dear", calls=CALLS[:1])[0] == [{"index": 0, "verdict": "reject", "reason": "too dear"}]
+
+
 def test_what_is_no_verdict_is_asked_again() -> None:
     assert ask("", "yes", "approve", calls=CALLS[:1])[0] == APPROVED[:1]
 
@@ -279,8 +283,8 @@ def test_a_graph_s_review_offers_what_the_graph_takes() -> None:
         {"index": 1, "verdict": "respond", "reason": "paid"},
     ]
     assert [line for line in shown.splitlines() if "'r'" in line or "'a'" in line] == [
-        "'r' is not one of the choices.",
-        "'a' is not one of the choices.",
+        "'r' is not one of the choices. Ctrl-C leaves; the task keeps waiting.",
+        "'a' is not one of the choices. Ctrl-C leaves; the task keeps waiting.",
     ]
     hints = "\n".join(answer_hints(Settings("segue.db"), "t1", {"kind": "approval", "calls": calls}))
     assert "--respond" in hints and "--reject" not in hints and "--always" not in hints

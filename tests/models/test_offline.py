@@ -233,6 +233,19 @@ async def test_a_tool_is_found_by_its_name_arguments_and_description(tools: Any,
             assert talk.calls == expected, answer
 
 
+@tool(read_only=True, keywords=["订单"])
+def track(order_id: int) -> str:
+    """查询订单。"""
+    return "packed"
+
+
+@cases("text", ["我的订单 17 到哪里了？", "请查询订单 17", "查一下订单 17 在哪儿"])
+async def test_words_of_a_question_are_not_reported_as_unused(text: str) -> None:
+    talk = Talk((track,), native=True)
+    assert "未处理" not in await talk.say(text)
+    assert talk.calls == [("track", {"order_id": 17})]
+
+
 @cases(
     "tools, messages, calls",
     [
