@@ -30,7 +30,7 @@ _ORPHAN = """
 _UPDATE = f"UPDATE calls SET {set_columns([*names_of(Call, without=FIXED), 'checksum'])} WHERE position = :position"
 _WITHDRAW = """
     DELETE FROM calls
-    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
+    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND outcome IS NULL AND fence = ?
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position LIMIT ? OFFSET ?"
 _LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY position"
@@ -111,7 +111,7 @@ class ToolLedger:
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         """Store the intent to run a call; `synced`, it is on the disk when this returns.
 
-        A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or
+        A call that has an intent and has not ended is `interrupted`. Only one claim of a key is ever `fresh`, or
         `doubtful` if an earlier call with this name and these arguments has an unknown outcome.
         """
         intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=synced, brief=True)
@@ -133,8 +133,21 @@ class ToolLedger:
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=synced, brief=True)
         self._ended.add(key)
 
+    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        """Store what a call that runs began elsewhere; it is on the disk when this returns."""
+
+        def note(connection: Connection) -> None:
+            check_fence(connection, self._thread_id, self._fence)
+            for row in connection.fetched(_FIND, self._row(key)):
+                _update(connection, row, outcome=json.dumps(dict(outcome)))
+
+        await self._database.write(note, synced=True, brief=True)
+
     async def withdraw(self, key: CallKey) -> None:
-        """Take back the intent of a call that asks a person something: it is made again with the answer."""
+        """Take back the intent of a call that asks a person something: it is made again with the answer.
+
+        One that began something elsewhere stays, and goes on with that.
+        """
 
         def take_back(connection: Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
@@ -234,7 +247,7 @@ class ToolLedger:
         if call.state == "done":
             return Claim("finished", call.outcome)
         _update(connection, row, fence=self._fence)
-        return Claim("interrupted", moved=(call.scope, call.idx) != (key.scope, key.index))
+        return Claim("interrupted", call.outcome, moved=(call.scope, call.idx) != (key.scope, key.index))
 
     def _known(self, key: CallKey, name: str, arguments: str, connection: Connection) -> Row | None:
         """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -18,6 +18,7 @@ from segue.core.approval import Grant, Verdict
 from segue.core.calls import (
     ANSWERS,
     ASKS,
+    JOB,
     UNKNOWN_OUTCOME,
     WAIT,
     AnyCall,
@@ -252,6 +253,9 @@ def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
     if result.status is CallStatus.ASKING:
         before = (isinstance(call.state, Running) and call.state.answers) or ()
         return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*before]}))
+    if result.job is not None:
+        given = (isinstance(call.state, Running) and call.state.answers) or ()
+        return move_call(call, Waiting(_decided(call), {**result.value, ANSWERS: [*given]}))
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
@@ -261,8 +265,11 @@ def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
     terms = call.state.terms
     if ASKS in terms:
         return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
-    text = wait_sentence(terms["until"], terms["event"], language)
-    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
+    until, event = terms["until"], terms["event"]
+    text = wait_sentence(until, event, language)
+    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, "until": until, "event": event})
+    if JOB in terms:
+        return move_call(call, Running(_decided(call), answers=terms[ANSWERS]))
     return move_call(call, Running(_decided(call), arrived=value))
 
 
@@ -675,7 +682,8 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         known = CallResult.of(claim.outcome or {}) if claim.state == "finished" else None
         if known and not (known.status is CallStatus.WAITING and isinstance(executor, Arrived)):
             return known, 0.0
-        execution = replace(execution, claim=claim)
+        job = CallResult.of(claim.outcome or {}).job if claim.state == "interrupted" else None
+        execution = replace(execution, claim=claim, job=job, keep=partial(_keep, ledger, execution.key))
     result = await executor.execute(execution)
     if result.status is CallStatus.ASKING:
         if ledger is not None:
@@ -685,9 +693,15 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         sources = execution.sources if execution.sources is None else (*execution.sources, *(result.sources or ()))
         secret = execution.secret or result.secret
         result = replace(result, sources=sources, secret=secret, hidden=execution.hidden)
-    if ledger is not None:
+    if ledger is not None and result.job is not None:
+        await ledger.keep(execution.key, result.json())
+    elif ledger is not None:
         await ledger.settle(execution.key, result.json(), synced=synced)
     return result, time.monotonic() - started
+
+
+async def _keep(ledger: Ledger, key: CallKey, job: Mapping[str, Any]) -> None:
+    await ledger.keep(key, CallResult.waiting(None, "", job).json())
 
 
 # What is told of calls: their events and banners, and what a state keeps of them.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.calls import REVIEW_PLAN
+from segue.core.calls import FORM_SCHEMA, REVIEW_PLAN
 from segue.core.reviews import RESPOND, list_decisions
 
 from .catalogue import Language, Texts, word
@@ -164,6 +164,8 @@ def _with_reason(call: Mapping[str, Any], verdict: str, reason: str) -> dict[str
 
 def answer_schema(question: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of the form that a person fills in."""
+    if isinstance(form := question.get(FORM_SCHEMA), Mapping):
+        return {**form}
     if question["kind"] != "approval":
         return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
     allowed = [each for each in ("approve", "reject", RESPOND) if _may_all(question, each)]

@@ -8,7 +8,7 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -262,6 +262,41 @@ class Wait(Exception):
         if self.until is None or isinstance(self.until, timedelta):
             return None if self.until is None else now + self.until.total_seconds()
         return moment_of(self.until, zone_named(local_zone()), now)
+
+
+class LaterResult(Wait):
+    """A wait after which the call runs again, with the `job` that it began."""
+
+    def __init__(self, job: Mapping[str, Any], pause: timedelta) -> None:
+        super().__init__(until=pause)
+        self.job = job
+
+
+@dataclass
+class Job:
+    """What a call began elsewhere: its result is fetched, also by another process, and the call is not made again.
+
+    `state` finds it; it is empty before it began. `seconds` is how long the call may take. `store` keeps the state in
+    the ledger; without a ledger a call cannot wait in no process.
+    """
+
+    state: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = MOST_SECONDS
+    store: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
+
+    @property
+    def can_wait(self) -> bool:
+        return self.store is not None
+
+    async def keep(self, state: Mapping[str, Any]) -> None:
+        """Go on with this state, which is on the disk when this returns."""
+        self.state = state
+        if self.store:
+            await self.store(state)
+
+
+current_job: ContextVar[Job] = ContextVar("current_job")
+"""That of the call that is running."""
 
 
 class BadArguments(Exception):

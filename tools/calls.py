@@ -38,10 +38,13 @@ from .bound_tool import (
     BadArguments,
     BoundTool,
     CallContext,
+    Job,
+    LaterResult,
     Marked,
     UnknownOutcome,
     Wait,
     current_call,
+    current_job,
     has_running_thread,
     runs_in_thread,
 )
@@ -364,10 +367,11 @@ class ToolExecutor:
         """
         tool, claim = execution.tool, execution.claim
         current_call.set(_context_of(execution))
+        current_job.set(_job_of(execution))
         if tool is None:
             return missing(execution)
         repeatable = is_repeatable(tool)
-        if claim.state == "interrupted":
+        if claim.state == "interrupted" and execution.job is None:
             settled = None if claim.moved else await _ask_check(tool, execution)
             current_call.set(_context_of(execution))  # a check that took too long has left its own as abandoned
             if settled is not NOT_DONE and not (settled is None and repeatable):
@@ -396,6 +400,11 @@ def _context_of(execution: Execution) -> CallContext:
         index=execution.key.index,
         result=execution.undone,
     )
+
+
+def _job_of(execution: Execution) -> Job:
+    seconds = (execution.tool and execution.tool.timeout) or execution.timeout
+    return Job(execution.job or {}, seconds, execution.keep)
 
 
 def missing(execution: Execution) -> CallResult:
@@ -570,7 +579,8 @@ def _refused_approval(asking: CallResult, execution: Execution) -> CallResult:
 
 def _waiting(wait: Wait, execution: Execution) -> CallResult:
     try:
-        return CallResult.waiting(wait.moment(execution.clock()), wait.event)
+        job = wait.job if isinstance(wait, LaterResult) else None
+        return CallResult.waiting(wait.moment(execution.clock()), wait.event, job)
     except InvalidMessage as error:
         return CallResult.failed(_sentence(error_text(error, execution.language)))
 

@@ -1,15 +1,17 @@
 """An MCP server whose tools are the app's agents; their prompts are prompts, and sessions are resources.
 
-A call sends a message as a task, which a client that leaves does not stop; one that cancels the call does. Where a task
-waits for a person, a client that supports elicitation asks; any other gets a reply that says what to send next.
+A call sends a message as a task, which a client that leaves does not stop; one that cancels the call does. A client
+with the extension for tasks gets a handle of a task that takes longer. Where a task waits for a person, a client that
+supports elicitation asks; any other gets a reply that says what to send next.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Literal, cast
@@ -20,8 +22,13 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp.types import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
     CallToolResult,
     CancelledNotificationParams,
@@ -33,6 +40,7 @@ from mcp.types import (
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
+    EmptyResult,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequests,
@@ -53,19 +61,33 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
     Tool,
+    ToolAnnotations,
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .app import App
 from .core.agents import Agent
+from .core.approval import ApprovalAnswer, read_verdicts
+from .core.calls import FORM_SCHEMA, WAIT
 from .core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownAgent, UnknownTask
-from .core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
+from .core.events import Action, ErrorRaised, Event, RecursionStart, StepUpdate, ToolCall
 from .core.message import AnswerFormat
 from .core.records import Json, RequestKey, SessionFilter, Task, is_short_id
 from .core.task import TaskStatus
 from .prompts.catalogue import Language, error_text
-from .prompts.protocols import answer_of, answer_schema, ask_again, no_answer, progress, question_text, verdict_of
+from .prompts.protocols import (
+    answer_of,
+    answer_schema,
+    ask_again,
+    no_answer,
+    progress,
+    question_text,
+    stop_notice,
+    verdict_of,
+)
+from .runtime.questions import interrupt_of
 from .runtime.start import Request
+from .tools.adapters.mcp_tasks import EXTENSION, Status, TaskParams, UpdateParams
 
 INPUT_REQUIRED_SINCE = "2026-07-28"
 """The protocol version from which on a call that needs input is answered with what it needs."""
@@ -75,6 +97,12 @@ LISTED = 100
 """Sessions in the list of resources, the newest first; any other can be read by its name."""
 _JSON = "application/json"
 _ANSWER = "answer"
+HANDLE_SECONDS = 0.5
+"""After so long a call is answered with a handle, where the client takes one."""
+POLL_MS = 1_000
+"""How often a client should ask for a task."""
+LATEST = 20
+"""Of a task's events: among these is what it says of how far it is."""
 _KEYS = "mcp:"
 """What the idempotency keys of calls begin with, after the tenant's prefix."""
 _CANCEL_SECONDS = 5.0
@@ -132,7 +160,7 @@ class AgentServer:
             "segue",
             version=version("segue"),
             on_list_tools=self._list,
-            on_call_tool=self._call,
+            on_call_tool=cast("Any", self._call),  # with a handle in place of a result, by the extension
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
             on_list_resources=self._list_sessions,
@@ -141,6 +169,10 @@ class AgentServer:
             on_completion=self._complete,
         )
         self.server.add_notification_handler("notifications/cancelled", CancelledNotificationParams, self._cancel)
+        self.server.extensions[EXTENSION] = {}
+        self.server.add_request_handler("tasks/get", TaskParams, self._get_task)
+        self.server.add_request_handler("tasks/update", UpdateParams, self._update_task)
+        self.server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
 
     async def _list(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[self._tool(agent) for agent in self._agents().values()])
@@ -167,25 +199,18 @@ class AgentServer:
             description=_description(agent),
             input_schema=schema if agent.arguments is None else agent.arguments,
             output_schema=Answered.model_json_schema(),
+            annotations=ToolAnnotations(read_only_hint=True) if self._reads_only(agent) else None,
         )
 
-    async def _call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    def _reads_only(self, agent: Agent) -> bool:
+        """Whether no mode changes anything; a graph of one's own may."""
+        return not self._app.own_modes and all(self._app.agents.reads_only(agent, mode) for mode in self._app.modes)
+
+    async def _call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult | Json:
         session = self._session(ctx)
         call = (*session, ctx.request_id) if session else None
         try:
-            task, after = await self._begin(ctx, params)
-            while True:
-                if call:
-                    self._tasks[call] = task.task_id
-                await self._follow(ctx, task, after)
-                task = await self._app.task(task.task_id)
-                if task.status != TaskStatus.WAITING:
-                    return _result(task, self._prefix_of(ctx))
-                question = await self._app.question(task.task_id)
-                answer = await self._ask(ctx, task, question)
-                if not isinstance(answer, ElicitResult):
-                    return answer
-                task, after = await self._submit_answer(ctx, task, question, answer)
+            return await self._answer(ctx, params, call)
         except ValidationError as error:
             fault = error.errors()[0]
             return _failed(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
@@ -194,6 +219,33 @@ class AgentServer:
         finally:
             if call:  # a moment later: the notification that cancels a call is handled after the call has ended
                 asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self._tasks.pop, call, None)
+
+    async def _answer(
+        self, ctx: Context, params: CallToolRequestParams, call: tuple[str, str, Any] | None
+    ) -> CallToolResult | InputRequiredResult | Json:
+        """What a call comes to: its result, a question, or a handle where the client takes one and it takes longer."""
+        seconds: float | None = None
+        if self._agent(params.name).mcp_tasks == "required":
+            _refuse_without_tasks(ctx)
+            seconds = 0.0
+        elif _takes_tasks(ctx):
+            seconds = HANDLE_SECONDS
+        task, after = await self._begin(ctx, params)
+        while True:
+            if call:
+                self._tasks[call] = task.task_id
+            if not await self._follow(ctx, task, after, seconds):
+                return _handle(await self._app.task(task.task_id), "working", "task")
+            task = await self._app.task(task.task_id)
+            if fault := await self._fault(task):
+                raise fault
+            if task.status != TaskStatus.WAITING:
+                return _result(task, self._prefix_of(ctx))
+            question = await self._app.question(task.task_id)
+            answer = await self._ask(ctx, task, question)
+            if not isinstance(answer, ElicitResult):
+                return answer
+            task, after = await self._submit_answer(ctx, task, question, answer)
 
     async def _cancel(self, ctx: Context, params: CancelledNotificationParams) -> None:
         """Cancel the task of a call that the client cancelled; without a session nothing tells whose call it was."""
@@ -336,24 +388,28 @@ class AgentServer:
             )
         return row, after
 
-    async def _follow(self, ctx: Context, task: Task, after: int) -> None:
-        """Report progress until the task stops."""
-        async with aclosing(self._app.follow(task.task_id, after)) as events:
-            async for event in events:
-                if text := _progress(event, task.reply_language):
-                    await ctx.session.report_progress(event.seq, None, text)
+    async def _follow(self, ctx: Context, task: Task, after: int, seconds: float | None) -> bool:
+        """Report progress until the task stops, for so many seconds at most; returns whether it stopped."""
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                aclosing(self._app.follow(task.task_id, after)) as events,
+            ):
+                async for event in events:
+                    if text := _progress(event, task.reply_language):
+                        await ctx.session.report_progress(event.seq, None, text)
+        except TimeoutError:
+            return False
+        return True
 
     async def _ask(
         self, ctx: Context, task: Task, question: Json
     ) -> ElicitResult | CallToolResult | InputRequiredResult:
         """A person's answer, or what the client is to do for one."""
-        form = ElicitRequestFormParams(
-            message=question_text(question, task.reply_language), requested_schema=answer_schema(question)
-        )
+        form = _form(task, question)
         calls = question.get("calls", ())
         for_others = calls and all(call.get("refused") for call in calls)
-        elicitation = ClientCapabilities(elicitation=ElicitationCapability())
-        if not for_others and ctx.session.check_client_capability(elicitation):
+        if not for_others and _takes_questions(ctx):
             if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
                 needed: InputRequests = {_ANSWER: ElicitRequest(params=form)}
                 return InputRequiredResult(
@@ -363,11 +419,157 @@ class AgentServer:
                 return await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
             except NoBackChannelError:
                 pass
+        return self._question(ctx, task, question)
+
+    def _question(self, ctx: Context, task: Task, question: Json) -> CallToolResult:
+        """The result that says what is asked, and how another call answers it."""
         prefix = self._prefix_of(ctx)
         if self._app.agents.agent(task.agent_id).arguments is not None:  # its tool takes no answer
-            return _result(task, prefix, form.message, question)
+            return _result(task, prefix, question_text(question, task.reply_language), question)
         text = ask_again(question, task.session_id.removeprefix(prefix), task.reply_language)
         return _result(task, prefix, text, question)
+
+    # Tasks by their handles, of clients with the extension for tasks.
+
+    async def _latest(self, task: Task) -> Sequence[Event]:
+        return await self._app.events(task.task_id, max(0, await self._app.tasks.last_event(task.task_id) - LATEST))
+
+    async def _fault(self, task: Task) -> MCPError | None:
+        """The internal error that a task ended with; any other is a result."""
+        if task.status != TaskStatus.ERROR:
+            return None
+        faults = [event for event in await self._latest(task) if isinstance(event, ErrorRaised) and event.internal]
+        return MCPError(INTERNAL_ERROR, faults[-1].message) if faults and faults[-1].message == task.error else None
+
+    async def _get_task(self, ctx: Context, params: TaskParams) -> Json:
+        task = await self._own_task(ctx, params.task_id)
+        match task.status:
+            case TaskStatus.WAITING:
+                with self._refusing(ctx):
+                    return await self._waiting_task(ctx, task)
+            case TaskStatus.CANCELLED:
+                return _handle(task, "cancelled")
+            case TaskStatus.ERROR if fault := await self._fault(task):
+                failed = _handle(task, "failed", message=fault.message)
+                return {**failed, "error": {"code": fault.code, "message": fault.message}}
+            case TaskStatus.DONE | TaskStatus.ERROR:
+                return _completed(task, _result(task, self._prefix_of(ctx)))
+            case TaskStatus.PAUSED:
+                return _handle(task, "working", message=stop_notice(str(task.status), task.reply_language))
+        said = [text for event in await self._latest(task) if (text := _progress(event, task.reply_language))]
+        return _handle(task, "working", message=said[-1] if said else "")
+
+    async def _waiting_task(self, ctx: Context, task: Task) -> Json:
+        """The task with what it asks. A client that cannot ask a person gets the question as its result."""
+        question = await self._app.question(task.task_id)
+        parts = _parts(question)
+        if question["kind"] == WAIT or not parts:
+            return _handle(task, "working", message=question_text(question, task.reply_language))
+        if not _takes_questions(ctx):
+            return _completed(task, self._question(ctx, task, question))
+        asked = {key: ElicitRequest(params=_form(task, part)) for key, part in parts.items()}
+        return {**_handle(task, "input_required"), "inputRequests": {key: _wire(each) for key, each in asked.items()}}
+
+    async def _update_task(self, ctx: Context, params: UpdateParams) -> EmptyResult:
+        """Take the answers to what is open; others are ignored."""
+        task = await self._own_task(ctx, params.task_id)
+        with self._refusing(ctx):
+            while task.status == TaskStatus.WAITING:
+                question = await self._app.question(task.task_id)
+                given = {key: part for key, part in _parts(question).items() if key in params.input_responses}
+                if not given or question["kind"] == WAIT:
+                    break
+                answers = {key: ElicitResult.model_validate(params.input_responses[key]) for key in given}
+                key = RequestKey(f"{self._prefix_of(ctx)}{_KEYS}{task.task_id}/{','.join(sorted(given))}", "")
+                with suppress(QuestionClosed):  # somebody else answered a part of it
+                    await self._resume(ctx, task, question, _said_of_parts(task, given, answers), key)
+                    break
+                task = await self._app.task(task.task_id)
+        return EmptyResult()
+
+    async def _cancel_task(self, ctx: Context, params: TaskParams) -> EmptyResult:
+        task = await self._own_task(ctx, params.task_id)
+        with self._refusing(ctx), suppress(TaskError):  # it ended meanwhile
+            await self._app.cancel(task.task_id)
+        return EmptyResult()
+
+    async def _own_task(self, ctx: Context, task_id: str) -> Task:
+        """The caller's task of this id.
+
+        Raises:
+            MCPError: there is none, or the request is not one of the extension.
+        """
+        if ctx.protocol_version < INPUT_REQUIRED_SINCE:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        _refuse_without_tasks(ctx)
+        if ctx.request and decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER)) != task_id:
+            raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the request body's taskId")
+        with self._refusing(ctx):
+            task = await self._app.task(task_id)
+            if not task.session_id.startswith(self._prefix_of(ctx)):
+                raise UnknownTask(task_id)
+        return task
+
+    @contextmanager
+    def _refusing(self, ctx: Context) -> Iterator[None]:
+        """Give errors the protocol's form."""
+        try:
+            yield
+        except ValidationError as error:
+            raise MCPError(INVALID_PARAMS, str(error.errors()[0]["msg"])) from error
+        except SegueError as error:
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
+
+
+def _takes_tasks(ctx: Context) -> bool:
+    """Whether the client takes a handle of a task in place of a call's result."""
+    wanted = ClientCapabilities(extensions={EXTENSION: {}})
+    return ctx.protocol_version >= INPUT_REQUIRED_SINCE and ctx.session.check_client_capability(wanted)
+
+
+def _refuse_without_tasks(ctx: Context) -> None:
+    if not _takes_tasks(ctx):
+        needed: Json = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        message = f"This needs a client with the extension {EXTENSION}."
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
+
+
+def _takes_questions(ctx: Context) -> bool:
+    return ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability()))
+
+
+def _handle(task: Task, status: Status, result_type: str = "complete", message: str = "") -> Json:
+    """A task in the form of the extension."""
+    created, updated = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task.created_at, task.updated_at))
+    about = {"resultType": result_type, "taskId": task.task_id, "status": status, "createdAt": created}
+    said = {"statusMessage": message} if message else {}
+    return {**about, "lastUpdatedAt": updated, "ttlMs": None, "pollIntervalMs": POLL_MS, **said}
+
+
+def _completed(task: Task, result: CallToolResult) -> Json:
+    return {**_handle(task, "completed"), "result": _wire(result)}
+
+
+def _wire(model: BaseModel) -> Json:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _form(task: Task, question: Json) -> ElicitRequestFormParams:
+    return ElicitRequestFormParams(
+        message=question_text(question, task.reply_language), requested_schema=answer_schema(question)
+    )
+
+
+def _parts(question: Json) -> dict[str, Json]:
+    """What the caller is asked, each call for itself, by keys that no later question has."""
+    name = interrupt_of(question["interrupt_id"])
+    if question["kind"] != "approval":
+        return {name: question}
+    return {
+        f"{name}.{call['index']}.{len(call.get('approved_by', ()))}": {**question, "calls": [call]}
+        for call in question["calls"]
+        if not call.get("refused")
+    }
 
 
 def _call_of(agent: Agent, arguments: dict[str, Any]) -> Call:
@@ -410,6 +612,16 @@ def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey
     return replace(RequestKey.named(f"{prefix}{named}", sha256(asked.encode()).hexdigest()), also=own)
 
 
+def _said_of_parts(task: Task, parts: Mapping[str, Json], answers: Mapping[str, ElicitResult]) -> Any:
+    """What a person answered to parts of a question; the others stay open. A question that is declined is ended."""
+    verdicts: list[Any] = []
+    for key, part in parts.items():
+        if part["kind"] != "approval":
+            return _said(task, part, answers[key]) if answers[key].action == "accept" else {"manual_finish": True}
+        verdicts += read_verdicts(part["calls"], _said(task, part, answers[key]))
+    return ApprovalAnswer(verdicts=tuple(verdicts), partial=True)
+
+
 def _said(task: Task, question: Json, answer: ElicitResult) -> Any:
     """What a person answered, as the task takes it."""
     content = answer.content or {}
@@ -417,7 +629,7 @@ def _said(task: Task, question: Json, answer: ElicitResult) -> Any:
         return verdict_of(question, content, task.reply_language, accepted=answer.action == "accept")
     if answer.action != "accept":
         raise InvalidAnswer("The question was not answered: call the tool again with an answer.")
-    return str(content.get(_ANSWER) or "")
+    return json.dumps(content, ensure_ascii=False) if FORM_SCHEMA in question else str(content.get(_ANSWER) or "")
 
 
 def _progress(event: Event, language: Language) -> str:

@@ -377,6 +377,12 @@ class Registry(Mapping[str, Agent]):
         own = self.tools_for(agent)
         return {**own, **self._tools_of_flow(self.flows[mode])} if mode in self.flows else own
 
+    def reads_only(self, agent: Agent, mode: str) -> bool:
+        """Whether the agent's tasks in a mode change nothing; where its servers' tools are not known, they may."""
+        tools = [*self.tools_in(agent, mode).values()]
+        unknown = (agent.mcp or agent.a2a) and not any(isinstance(tool, McpTool | RemoteAgentTool) for tool in tools)
+        return not unknown and all(tool.read_only for tool in tools)
+
     def tools_named(self, names: Sequence[str], agent: Agent, mode: str) -> Mapping[str, Tool]:
         """Tools that a conversation names, each under the policies of its bot's agent, else of another one that has it.
 

@@ -1,6 +1,11 @@
 """The agents that the suite calls as a server's tools and prompts, by its names."""
 
+import asyncio
+import json
+import re
 from typing import Any
+
+from langgraph.types import interrupt
 
 from segue import Agent
 from segue.core.errors import ModelUnreachable
@@ -52,7 +57,78 @@ def simple(_: Any) -> str:
     return answer("This is a simple text response for testing.")
 
 
+# The tools of the extension for tasks.
+
+SECONDS = {"type": "object", "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}}}
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+FILE = {"type": "object", "properties": {"filename": {"type": "string"}}, "required": ["filename"]}
+
+
+async def sleep(seconds: float) -> str:
+    """Sleep for so many seconds."""
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
+async def ask_name() -> str:
+    """Ask for a name, and take a second for it."""
+    given = interrupt({"kind": "question", "question": "Who are you?", "form": NAME})
+    await asyncio.sleep(1)
+    return f"the name is {json.loads(given['answer'])['name']}"
+
+
+def text_of(messages: Any) -> str:
+    return " ".join(str(message.content) for message in messages)
+
+
+def greet(messages: Any) -> str:
+    found = re.search(r'"name": "([^"]*)"', text_of(messages))
+    return answer(f"Hello, {found[1] if found else ''}!")
+
+
+def sleep_first(messages: Any) -> str:
+    said = text_of(messages)
+    found = re.search(r'"seconds": ([0-9.]+)', said)
+    return (
+        answer("Computed.") if "slept" in said else call_tool(("sleep", {"seconds": float(found[1] if found else 1)}))
+    )
+
+
+def fail_later(messages: Any) -> str:
+    return fail(messages) if "slept" in text_of(messages) else call_tool(("sleep", {"seconds": 1}))
+
+
+def break_later(messages: Any) -> str:
+    if "slept" in text_of(messages):
+        raise ZeroDivisionError("This job breaks for testing.")
+    return call_tool(("sleep", {"seconds": 1}))
+
+
+def confirm(*amounts: int) -> Any:
+    """Sleep, then have a person approve so many calls at once."""
+
+    def reply(messages: Any) -> str:
+        said = text_of(messages)
+        if "slept" not in said:
+            return call_tool(("sleep", {"seconds": 1}))
+        return answer("Done.") if "rejected" in said else call_tool(*(("refund", {"amount": each}) for each in amounts))
+
+    return reply
+
+
+def name_first(messages: Any) -> str:
+    found = re.search(r"the name is (\w+)", text_of(messages))
+    return answer(f"Hello, {found[1]}!") if found else call_tool(("ask_name", {}))
+
+
 AGENTS = [
+    agent("greet", greet, arguments=NAME),
+    agent("slow_compute", sleep_first, arguments=SECONDS, tools=(sleep,)),
+    agent("failing_job", fail_later, arguments=NOTHING, tools=(sleep,), mcp_tasks="required"),
+    agent("protocol_error_job", break_later, arguments=NOTHING, tools=(sleep,)),
+    agent("confirm_delete", confirm(5), arguments=FILE, tools=(sleep, refund)),
+    agent("multi_input", confirm(5, 6), arguments=NOTHING, tools=(sleep, refund)),
+    agent("test_tool_with_task", name_first, arguments=NOTHING, tools=(ask_name,)),
     agent("test_simple_text", simple, arguments=NOTHING),
     agent("test_error_handling", fail, arguments=NOTHING),
     agent("test_tool_with_progress", count_first, arguments=NOTHING, tools=(count,)),

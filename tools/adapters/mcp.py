@@ -22,7 +22,7 @@ from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnava
 from segue.core.json import Outline, UnusableSchema, inlined
 from segue.core.provenance import SourceKind
 
-from ..bound_tool import Marked, Marks, current_call, fit_arguments
+from ..bound_tool import Job, Marked, Marks, current_call, current_job, fit_arguments
 from .client import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
@@ -135,15 +135,20 @@ class Session:
         from mcp import MCPError
 
         from .mcp_limits import REFUSED
-        from .mcp_questions import Asking
+        from .mcp_questions import Asking, current_asking
+        from .mcp_tasks import is_session_lost, result_of
 
-        here = copy_context()
+        here, job = copy_context(), current_job.get(Job())
         asking = Asking(self.server.name, lambda question: here.run(interrupt, question))
         self._pending += 1
         self._asking.append(asking)
         self._login_needed = False
+        current_asking.set(asking)
         try:
-            result = await client.call_tool(name, dict(arguments), meta=meta)
+            if job.state:
+                result = await result_of(client.session, job)
+            else:
+                result = await client.call_tool(name, dict(arguments), meta=meta)
             if asking.interrupted:
                 raise asking.interrupted
             return result
@@ -156,7 +161,7 @@ class Session:
                 raise MessageTooLarge(error.message) from error
             if self._login_needed:
                 raise LoginNeeded(self.server) from error
-            if not _is_session_lost(error.code, error.message):
+            if not is_session_lost(error):
                 raise
             if self._client is client:
                 self._client = None
@@ -265,11 +270,13 @@ async def _connected(
     from mcp import Client, StdioServerParameters
 
     from .mcp_limits import limit_response, limited_stdio
+    from .mcp_tasks import Tasks
 
     if server.command:
         started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
         with stderr:
-            async with Client(limited_stdio(started, stderr.stream, refuse), elicitation_callback=answer) as client:
+            transport = limited_stdio(started, stderr.stream, refuse)
+            async with Client(transport, elicitation_callback=answer, extensions=[Tasks()]) as client:
                 yield client
         return
     import httpx2
@@ -288,6 +295,7 @@ async def _connected(
         Client(
             streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES),
             elicitation_callback=answer,
+            extensions=[Tasks()],
         ) as client,
     ):
         yield client
@@ -315,13 +323,6 @@ async def _all_tools(client: "Client") -> list["Tool"]:
 
 def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
     return {name: secret.get_secret_value() for name, secret in secrets.items()}
-
-
-def _is_session_lost(code: int, message: str) -> bool:
-    """Whether an error means that the session is over; an HTTP server that was restarted answers 404."""
-    from mcp.types import CONNECTION_CLOSED
-
-    return code == CONNECTION_CLOSED or message == "Session terminated"
 
 
 def _reason(owner: asyncio.Task[None], said: str) -> str:
@@ -408,17 +409,29 @@ class McpTool(Marked):
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Have the server run the tool; a lost server is reconnected once, and an idempotent call repeated.
 
+        A call that began a task of the server fetches its result.
+
         Raises:
             ServerToolError: the tool or its server failed.
+            LaterResult: the server's task takes longer, or cannot be asked for now.
+            UnknownOutcome: the server's task is lost.
         """
         from mcp import MCPError
 
+        from .mcp_tasks import TaskEnded, try_later
+
         arguments = fit_arguments(self.spec["function"]["parameters"], arguments)
+        job = current_job.get(Job())
         try:
-            result = await self.session.here().call(self.name, arguments, _meta(), repeat=self.idempotent)
-        except LoginNeeded as error:
+            repeat = self.idempotent or bool(job.state)
+            result = await self.session.here().call(self.name, arguments, _meta(), repeat=repeat)
+        except TaskEnded as error:
             raise ServerToolError(str(error)) from error
         except ServerDown as error:
+            if job.state:
+                raise try_later(job, str(error)) from error
+            if isinstance(error, LoginNeeded):
+                raise ServerToolError(str(error)) from error
             raise ServerToolError(f"{error}; the next call tries to reach it again") from error
         except MessageTooLarge as error:
             raise ServerToolError(f"{error}: ask it for less") from error

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from langgraph.errors import GraphInterrupt
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, ErrorData
 
-from segue.core.calls import read_answer
+from segue.core.calls import FORM_SCHEMA, read_answer
 from segue.prompts.catalogue import language_of, task_text
 
 from ..bound_tool import fit_arguments
@@ -23,8 +24,16 @@ class Asking:
     def __init__(self, server: str, ask: Callable[[Any], Any]) -> None:
         self._server = server
         self._ask = ask
+        self.taken = 0
+        """How many answers it took."""
         self.interrupted: GraphInterrupt | None = None
         """What interrupts the graph: the call is made again with the answer."""
+
+    def take(self, question: Any = None) -> Any:
+        """The next answer of the call, or the interrupt of the graph."""
+        given = self._ask(question)
+        self.taken += 1
+        return given
 
     def answer(self, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """What the server is told: the person's answer, or that there is none yet, which ends the call."""
@@ -34,7 +43,7 @@ class Asking:
         question = self._question(params)
         while True:
             try:
-                given = read_answer(self._ask({**question, "problem": problem} if problem else question))
+                given = read_answer(self.take({**question, "problem": problem} if problem else question))
             except GraphInterrupt as interrupted:
                 self.interrupted = self.interrupted or interrupted
                 return ErrorData(code=_INVALID, message="The question is put to a person.")
@@ -57,8 +66,12 @@ class Asking:
             choices = []
             form = json.dumps(params.requested_schema, ensure_ascii=False)
             asks = f"{asks}\n{task_text('mcp_asks_form', language_of(params.message), form=form)}"
-        question = {"kind": "question", "question": asks}
+        question = {"kind": "question", "question": asks, FORM_SCHEMA: params.requested_schema}
         return {**question, "choices": choices} if choices else question
+
+
+current_asking: ContextVar[Asking] = ContextVar("current_asking")
+"""That of the call that is running."""
 
 
 def _content(schema: Mapping[str, Any], text: str) -> dict[str, Any] | None:

@@ -342,6 +342,8 @@ class Agent(BaseModel):
     """The system prompt. It may contain `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     arguments: dict[str, Any] | None = None
     """JSON schema of the arguments that MCP clients pass instead of a message."""
+    mcp_tasks: Annotated[Literal["optional", "required"], SAME_VERSION] = "optional"
+    """Whether MCP clients need the extension for tasks: with `required`, each call is answered with a task at once."""
     response_model: Annotated[Any, SAME_VERSION] = None
     """What its answer is where it is a tool of another agent: a pydantic model, `module:Model`, or a JSON schema."""
     protocol: Literal["json", "native"] = "json"

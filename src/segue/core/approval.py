@@ -192,11 +192,12 @@ class Verdict(BaseModel):
 
 
 class ApprovalAnswer(BaseModel):
-    """A person's whole answer: one verdict for each call that was asked about."""
+    """A person's whole answer: one verdict for each call that was asked about; with `partial` the others stay open."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     verdicts: tuple[Verdict, ...]
+    partial: bool = False
 
 
 def settled(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
@@ -427,8 +428,10 @@ def _is_asker(who: Actor, asked_by: Sequence[str], user: str) -> bool:
 def decided_by(
     calls: Sequence[Call], answer: object, refuse: Callable[[Call, str], NotAnApprover | None]
 ) -> Sequence[Call]:
-    """The calls that somebody decides about with this answer: those that they may decide about."""
+    """The calls that somebody decides about with this answer: those that it names, or that they may decide about."""
     given: dict[int, Verdict] = {verdict.index: verdict for verdict in read_verdicts(calls, answer)}
+    if isinstance(answer, ApprovalAnswer) and answer.partial:
+        calls = [call for call in calls if call["index"] in given]
     refused = {
         call["index"]: error
         for call in calls

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
@@ -97,7 +97,8 @@ class CallKey:
 class Claim:
     """The ledger's answer to an intent.
 
-    `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended.
+    `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended; what it
+    had begun elsewhere is its `outcome`.
     `doubtful`: it never ran, but one like it, of the same task, may or may not have taken effect.
     `moved`: the interrupted call was made from another place, so its idempotency key was another one.
     """
@@ -116,6 +117,10 @@ class Ledger(Protocol):
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None: ...
 
+    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        """Store what a call that runs began elsewhere: an interrupted claim has it as its `outcome`."""
+        ...
+
     async def withdraw(self, key: CallKey) -> None:
         """Take a claim back: the call asks a person something, and is made again with the answer."""
         ...
@@ -131,6 +136,8 @@ UNKNOWN_OUTCOME = "unknown_outcome"
 """Marks the result, or the message, of a call that may or may not have taken effect."""
 
 
+JOB = "job"
+"""Where what a call waits for has what it began elsewhere: the call runs again, and fetches the result."""
 WAITS = "waits"
 """Where the ledger has what the result of a call that ran waits for."""
 ASKS = "asks"
@@ -434,9 +441,14 @@ class CallResult:
         return cls(status=status, error=f"{UNKNOWN_OUTCOME}: {error}", unknown=True)
 
     @classmethod
-    def waiting(cls, until: float | None, event: str) -> Self:
-        """The result comes at a moment, in Unix seconds, or with an event of that name."""
-        return cls(status=CallStatus.WAITING, value={"until": until, "event": event})
+    def waiting(cls, until: float | None, event: str, job: Mapping[str, Any] | None = None) -> Self:
+        """The result comes at a moment, in Unix seconds, with an event of that name, or once a job has ended."""
+        return cls(status=CallStatus.WAITING, value={"until": until, "event": event, **({JOB: job} if job else {})})
+
+    @property
+    def job(self) -> Mapping[str, Any] | None:
+        """What the call began elsewhere that has not ended yet."""
+        return self.value.get(JOB) if self.status is CallStatus.WAITING else None
 
     @classmethod
     def asking(cls, question: Any) -> Self:
@@ -553,8 +565,9 @@ class Execution:
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
     ones that its result carries, None where its tool is not trusted. `secret`, `hidden`: its result is. `undone` is
-    what the call returned that this one takes back, `answers` are those to what its tool asks. `language` is the
-    task's, for what its result says; by `clock` a wait ends. `cancelled` says whether the task is being cancelled.
+    what the call returned that this one takes back, `answers` are those to what its tool asks. `job` is what the call
+    began elsewhere, which `keep` stores. `language` is the task's, for what its result says; by `clock` a wait ends.
+    `cancelled` says whether the task is being cancelled.
     """
 
     key: CallKey
@@ -575,6 +588,8 @@ class Execution:
     user_id: str = ""
     undone: Any = None
     answers: Sequence[Any] = ()
+    job: Mapping[str, Any] | None = None
+    keep: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     language: str = "en"
     clock: Callable[[], float] = time.time
     cancelled: Callable[[], bool] = lambda: False
@@ -624,6 +639,8 @@ API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
 CLIENT_CALLS = "client_calls"
 """In a question: the calls {"id", "name", "arguments"} that the task's client carries out; the answer has results."""
+FORM_SCHEMA = "form"
+"""In a question: the JSON schema of the form that its answer fills in, as JSON."""
 WAIT = "wait"
 """The kind of interrupt that a moment ends (`until`), or a named `event`: no person is asked."""
 PAUSE = "pause"

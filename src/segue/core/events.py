@@ -536,11 +536,12 @@ class Answer(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorRaised(BaseEvent):
-    """Something failed; `final` if the task ended with it."""
+    """Something failed; `final` if the task ended with it, `internal` if that is no error that Segue knows."""
 
     type: Literal["error"] = "error"
     message: str
     final: bool = False
+    internal: bool = False
 
 
 # A conversation.

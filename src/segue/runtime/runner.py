@@ -721,14 +721,14 @@ class Runner:
 
     async def _fail(self, run: Run, error: Exception) -> None:
         """Store a run that failed, and that its open calls have an unknown outcome."""
-        row = run.row
+        row, internal = run.row, False
         if isinstance(error, SegueError):
             text = error_text(error, await language_by_now(self.graph, row))
         elif imported := await self._imported(row, error):
             await self._fail(run, imported)
             raise imported from error
         else:
-            text = f"{type(error).__name__}: {error}"
+            text, internal = f"{type(error).__name__}: {error}", True
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
         language = await language_by_now(self.graph, row)
         left: Sequence[Event] = ()
@@ -737,7 +737,7 @@ class Runner:
             left = await self._open_calls(
                 row, lambda name: unknown_outcome("call_stopped_unknown", language, tool=name, why=text)
             )
-        failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
+        failed = ErrorRaised(task_id=row.task_id, message=text, final=True, internal=internal)
         await self.move(row, TaskStatus.ERROR, error=text, events=[*left, failed])
 
     async def _invoke(self, run: Run) -> Json:
