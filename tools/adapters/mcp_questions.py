@@ -56,7 +56,7 @@ class Asking:
                 return ElicitResult(action="accept", content=content)
 
     def _question(self, params: ElicitRequestFormParams) -> dict[str, Any]:
-        properties = params.requested_schema.get("properties") or {}
+        properties = _asked_for(params.requested_schema)
         asks = task_text("mcp_asks", language_of(params.message), server=self._server, question=params.message)
         choices = ["accept", "decline"]
         if len(properties) == 1:
@@ -74,6 +74,12 @@ current_asking: ContextVar[Asking] = ContextVar("current_asking")
 """That of the call that is running."""
 
 
+def _asked_for(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields that a text may fill in: the only one that is required, else all."""
+    properties, required = schema.get("properties") or {}, schema.get("required") or ()
+    return {required[0]: properties[required[0]]} if len(required) == 1 and required[0] in properties else properties
+
+
 def _content(schema: Mapping[str, Any], text: str) -> dict[str, Any] | None:
     """The form that a text fills in, with the defaults of what it leaves out; None where it declines."""
     properties = schema.get("properties") or {}
@@ -84,15 +90,16 @@ def _content(schema: Mapping[str, Any], text: str) -> dict[str, Any] | None:
         given = text
     if isinstance(given, Mapping):
         return {**defaults, **fit_arguments(schema, given)}
-    if not properties:
+    asked_for = _asked_for(schema)
+    if not asked_for:
         return {} if text.lower() in _YES else None
-    if len(properties) > 1:
+    if len(asked_for) > 1:
         return {**defaults, "": text}
-    ((name, only),) = properties.items()
+    ((name, only),) = asked_for.items()
     match only.get("type"):
         case "boolean":
             said = text.lower()
-            return {name: True if said in _YES else False if said in _NO else text}
+            return {**defaults, name: True if said in _YES else False if said in _NO else text}
         case "string":
-            return {name: text}
-    return {name: given}
+            return {**defaults, name: text}
+    return {**defaults, name: given}
