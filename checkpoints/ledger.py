@@ -30,7 +30,8 @@ _ORPHAN = """
 _UPDATE = f"UPDATE calls SET {set_columns([*names_of(Call, without=FIXED), 'checksum'])} WHERE position = :position"
 _WITHDRAW = """
     DELETE FROM calls
-    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND outcome IS NULL AND fence = ?
+    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND fence = ?
+      AND state = 'running' AND outcome IS NULL
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position LIMIT ? OFFSET ?"
 _LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY position"

@@ -77,9 +77,10 @@ def _with_id(body: bytes) -> bytes:
 
 def ask() -> str:
     """Ask until somebody says that nothing is missing."""
-    while not any(end in (said := str(interrupt("What is missing?"))).lower() for end in ENDS):
-        pass
-    return said
+    while True:
+        said = str(interrupt("What is missing?"))
+        if any(end in said.lower() for end in ENDS):
+            return said
 
 
 def reply(messages: Any) -> str:

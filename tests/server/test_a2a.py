@@ -634,6 +634,13 @@ def test_the_card_is_cached_and_addresses_with_a_slash_are_the_same(served: Serv
             assert plain.status_code == slash.status_code not in (307, 404), path
 
 
+def test_a_body_that_is_not_said_to_be_json_is_refused(served: Served) -> None:
+    with served.client(headers=ALPHA) as client:
+        for body in ("not json", '{"jsonrpc": "2.0"}'):
+            refused = client.post("/a2a/shop", content=body, headers={"Content-Type": "text/plain"}).json()
+            assert (refused["error"]["code"], refused["id"]) == (-32005, None)
+
+
 # The contract of `a2a-proof`, over each binding that the card names.
 
 

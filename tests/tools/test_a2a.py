@@ -14,7 +14,8 @@ from threading import Event, Thread
 from typing import Any, Self
 
 import pytest
-from a2a.types import AgentCard
+from a2a.helpers import new_data_part
+from a2a.types import AgentCard, Artifact, Part, Task, TaskState, TaskStatus
 
 import segue
 from segue.core.agents import Agent, RemoteAgent, load_agents
@@ -23,7 +24,7 @@ from segue.core.errors import ToolServerUnavailable
 from segue.registry import Registry, served_tools
 from segue.runtime.start import Request
 from segue.server import ServerSettings
-from segue.tools.adapters.a2a import REPEATS_JOIN, RemoteAgentError, RemoteAgents, RemoteAgentTool
+from segue.tools.adapters.a2a import REPEATS_JOIN, RemoteAgentError, RemoteAgents, RemoteAgentTool, _result
 from segue.tools.bound_tool import CallContext, current_call
 from segue.tools.calls import TOOLS
 from tests.cases import cases
@@ -391,3 +392,17 @@ async def test_what_a_card_says_is_foreign_text_unless_the_agents_file_says_it(s
             await app.agents.prepare(each)
             assert text in app.agents.tools_for(each)["shop"].foreign_text
         assert not app.agents.tools_for(own)["shop"].foreign_text
+
+
+def test_an_artifact_has_texts_data_and_files() -> None:
+    parts = [
+        Part(text="Here:"),
+        Part(raw=b"a,b", filename="t.csv", media_type="text/csv"),
+        Part(raw=b"\xff\xd8", filename="p.jpg", media_type="image/jpeg"),
+        Part(url="https://example.com/r.pdf", filename="r.pdf", media_type="application/pdf"),
+        new_data_part({"n": 1}),
+    ]
+    task = Task(status=TaskStatus(state=TaskState.TASK_STATE_COMPLETED), artifacts=[Artifact(parts=parts)])
+    assert _result("shop", task) == (
+        'Here:\n[file: t.csv]\na,b\n[file: p.jpg, 2 bytes]\n[file: r.pdf, https://example.com/r.pdf]\n{"n": 1.0}'
+    )

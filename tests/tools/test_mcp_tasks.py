@@ -16,7 +16,6 @@ import pytest
 import segue
 from segue import Agent
 from segue.core.agents import Budget, McpServer
-from segue.tools.adapters import mcp_tasks
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 from tests.polling import until
 from tests.server.serving import Served
@@ -33,8 +32,7 @@ class Gate:
 
     async def work(self, what: str) -> str:
         """Work on something."""
-        while not self.open:
-            await asyncio.sleep(0.01)
+        await until(lambda: self.open)
         return f"worked on {what}"
 
 
@@ -206,7 +204,7 @@ async def test_a_client_that_is_killed_while_it_polls_finds_the_task_again(
     served: Served, gate: Gate, tmp_path: Path
 ) -> None:
     path = tmp_path / "client.db"
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), served.url])
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), served.url])  # noqa: ASYNC220  at once
     try:
         await until(lambda: tasks_of(served))
         async with segue.open(path, agents=[caller(served.url)]) as app:

@@ -268,7 +268,7 @@ def _result(name: str, task: "Task") -> Any:
 
 
 def _text(parts: Iterable[Any]) -> str:
-    """The texts and data of parts; a file is only named."""
+    """The texts and data of parts, and the files that are texts; any other is only named."""
     from google.protobuf.json_format import MessageToJson
 
     said: list[str] = []
@@ -279,8 +279,19 @@ def _text(parts: Iterable[Any]) -> str:
         elif kind == "data":
             said.append(MessageToJson(part.data, indent=None))
         elif kind:
-            said.append(f"[file: {part.filename or part.url or part.media_type}]")
+            said.append(_file(part))
     return "\n".join(said)
+
+
+def _file(part: Any) -> str:
+    """A file as the model reads it: its name, and its text where it is one, else where it is or how large."""
+    name = part.filename or part.media_type or "unnamed"
+    if part.url:
+        return f"[file: {name}, {part.url}]"
+    if part.media_type.partition("/")[0] == "text" or part.media_type == "application/json":
+        with suppress(UnicodeDecodeError):
+            return f"[file: {name}]\n{part.raw.decode()}"
+    return f"[file: {name}, {len(part.raw)} bytes]"
 
 
 @asynccontextmanager

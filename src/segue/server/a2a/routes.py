@@ -12,7 +12,7 @@ import httpx
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
-from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict, build_error_response
 from a2a.server.routes import ServerCallContextBuilder, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import PushNotificationConfigStore
 from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
@@ -237,10 +237,23 @@ def routes(service: Service) -> ASGIApp:
         [
             Route(CARD, card),
             Route(f"{base}{CARD}", card),
-            *create_jsonrpc_routes(handler, base, contexts, enable_v0_3_compat=True),
+            *map(_of_json, create_jsonrpc_routes(handler, base, contexts, enable_v0_3_compat=True)),
             *(route for route in rest if isinstance(route, Route)),  # without those of any first folder
         ]
     )
+
+
+def _of_json(route: Route) -> Route:
+    """The route, which takes JSON only: a browser sends other types for any page that asks for it."""
+
+    async def answer(request: Request) -> Response:
+        kind = request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower()
+        if kind != _JSON:
+            error = ContentTypeNotSupportedError(f"The Content-Type is {kind}: send {_JSON}.")
+            return JSONResponse(build_error_response(None, error))
+        return await route.endpoint(request)
+
+    return Route(route.path, answer, methods=[*(route.methods or ())])
 
 
 def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
