@@ -48,7 +48,7 @@ test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: cra
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
 
-conformance: $(VENV)/.dev ## the figures of MCP's and A2A's own suites, where MCP_CONFORMANCE and A2A_TCK name them
+conformance: $(VENV)/.dev web/node_modules/.installed ## the figures of MCP's own suite, and of A2A's where A2A_TCK names a checkout
 	$(BIN)/python -m tests.conformance
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md

@@ -134,13 +134,14 @@ class ToolLedger:
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=synced, brief=True)
         self._ended.add(key)
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None:
         """Store what a call that runs began elsewhere; it is on the disk when this returns."""
+        outcome = json.dumps(CallResult.waiting(None, "", job).json())
 
         def note(connection: Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
             for row in connection.fetched(_FIND, self._row(key)):
-                _update(connection, row, outcome=json.dumps(dict(outcome)))
+                _update(connection, row, outcome=outcome)
 
         await self._database.write(note, synced=True, brief=True)
 
@@ -248,7 +249,9 @@ class ToolLedger:
         if call.state == "done":
             return Claim("finished", call.outcome)
         _update(connection, row, fence=self._fence)
-        return Claim("interrupted", call.outcome, moved=(call.scope, call.idx) != (key.scope, key.index))
+        return Claim(
+            "interrupted", CallResult.of(call.outcome or {}).job, moved=(call.scope, call.idx) != (key.scope, key.index)
+        )
 
     def _known(self, key: CallKey, name: str, arguments: str, connection: Connection) -> Row | None:
         """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""

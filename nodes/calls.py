@@ -250,12 +250,11 @@ def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
     """
     if result.is_paused:
         return call
+    given = [*((isinstance(call.state, Running) and call.state.answers) or ())]
     if result.status is CallStatus.ASKING:
-        before = (isinstance(call.state, Running) and call.state.answers) or ()
-        return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*before]}))
+        return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: given}))
     if result.job is not None:
-        given = (isinstance(call.state, Running) and call.state.answers) or ()
-        return move_call(call, Waiting(_decided(call), {**result.value, ANSWERS: [*given]}))
+        return move_call(call, Waiting(_decided(call), {**result.value, ANSWERS: given}))
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
@@ -682,8 +681,8 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         known = CallResult.of(claim.outcome or {}) if claim.state == "finished" else None
         if known and not (known.status is CallStatus.WAITING and isinstance(executor, Arrived)):
             return known, 0.0
-        job = CallResult.of(claim.outcome or {}).job if claim.state == "interrupted" else None
-        execution = replace(execution, claim=claim, job=job, keep=partial(_keep, ledger, execution.key))
+        job = claim.outcome if claim.state == "interrupted" else None
+        execution = replace(execution, claim=claim, job=job, keep=partial(ledger.keep, execution.key))
     result = await executor.execute(execution)
     if result.status is CallStatus.ASKING:
         if ledger is not None:
@@ -694,14 +693,10 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         secret = execution.secret or result.secret
         result = replace(result, sources=sources, secret=secret, hidden=execution.hidden)
     if ledger is not None and result.job is not None:
-        await ledger.keep(execution.key, result.json())
+        await ledger.keep(execution.key, result.job)
     elif ledger is not None:
         await ledger.settle(execution.key, result.json(), synced=synced)
     return result, time.monotonic() - started
-
-
-async def _keep(ledger: Ledger, key: CallKey, job: Mapping[str, Any]) -> None:
-    await ledger.keep(key, CallResult.waiting(None, "", job).json())
 
 
 # What is told of calls: their events and banners, and what a state keeps of them.

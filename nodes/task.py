@@ -273,8 +273,8 @@ class NestedLedger:
         await self._whole.settle(key, outcome, synced=synced)
         self._under_way.pop(key, None)
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
-        await self._whole.keep(key, outcome)
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None:
+        await self._whole.keep(key, job)
 
     async def withdraw(self, key: CallKey) -> None:
         await self._whole.withdraw(key)

@@ -323,7 +323,7 @@ class MemoryLedger:
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         self._calls[key].outcome = dict(outcome)
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None: ...
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None: ...
 
     async def withdraw(self, key: CallKey) -> None:
         self._calls.pop(key, None)

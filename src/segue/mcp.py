@@ -97,11 +97,11 @@ LISTED = 100
 """Sessions in the list of resources, the newest first; any other can be read by its name."""
 _JSON = "application/json"
 _ANSWER = "answer"
-HANDLE_SECONDS = 0.5
+_HANDLE_SECONDS = 0.5
 """After so long a call is answered with a handle, where the client takes one."""
-POLL_MS = 1_000
+_POLL_MS = 1_000
 """How often a client should ask for a task."""
-LATEST = 20
+_LATEST = 20
 """Of a task's events: among these is what it says of how far it is."""
 _KEYS = "mcp:"
 """What the idempotency keys of calls begin with, after the tenant's prefix."""
@@ -229,7 +229,7 @@ class AgentServer:
             _refuse_without_tasks(ctx)
             seconds = 0.0
         elif _takes_tasks(ctx):
-            seconds = HANDLE_SECONDS
+            seconds = _HANDLE_SECONDS
         task, after = await self._begin(ctx, params)
         while True:
             if call:
@@ -312,13 +312,15 @@ class AgentServer:
     async def _read_session(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         if not params.uri.startswith(SESSIONS):
             raise MCPError(
-                INVALID_PARAMS, f"There is no resource {params.uri}: those of sessions begin with {SESSIONS}."
+                INVALID_PARAMS,
+                f"There is no resource {params.uri}: those of sessions begin with {SESSIONS}.",
+                {"uri": params.uri},
             )
         name = self._prefix_of(ctx) + unquote(params.uri.removeprefix(SESSIONS))
         try:
             messages = await self._app.history(name)
         except SegueError as error:
-            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, error), {"uri": params.uri}) from error
         text = json.dumps(messages, ensure_ascii=False)
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)])
 
@@ -432,7 +434,7 @@ class AgentServer:
     # Tasks by their handles, of clients with the extension for tasks.
 
     async def _latest(self, task: Task) -> Sequence[Event]:
-        return await self._app.events(task.task_id, max(0, await self._app.tasks.last_event(task.task_id) - LATEST))
+        return await self._app.events(task.task_id, max(0, await self._app.tasks.last_event(task.task_id) - _LATEST))
 
     async def _fault(self, task: Task) -> MCPError | None:
         """The internal error that a task ended with; any other is a result."""
@@ -543,7 +545,7 @@ def _handle(task: Task, status: Status, result_type: str = "complete", message: 
     created, updated = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task.created_at, task.updated_at))
     about = {"resultType": result_type, "taskId": task.task_id, "status": status, "createdAt": created}
     said = {"statusMessage": message} if message else {}
-    return {**about, "lastUpdatedAt": updated, "ttlMs": None, "pollIntervalMs": POLL_MS, **said}
+    return {**about, "lastUpdatedAt": updated, "ttlMs": None, "pollIntervalMs": _POLL_MS, **said}
 
 
 def _completed(task: Task, result: CallToolResult) -> Json:

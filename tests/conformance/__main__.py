@@ -1,7 +1,7 @@
 """The figures of the protocols' own suites: `make conformance`.
 
-`MCP_CONFORMANCE` is the folder of the npm package `@modelcontextprotocol/conformance`, 0.2 or newer; `A2A_TCK` is a
-checkout of A2A's official TCK, branch 1.0-dev, whose requirements are installed in its `.venv`.
+MCP's is the npm package `@modelcontextprotocol/conformance` of `web/package.json`, or the one in the folder
+`MCP_CONFORMANCE`. `A2A_TCK` is a checkout of A2A's official TCK, branch 1.0-dev, with its requirements in `.venv`.
 """
 
 import asyncio
@@ -14,9 +14,7 @@ from tests.server.serving import Served
 
 from . import a2a, client
 from .agents import AGENTS
-from .test_suite import HERE, NODE
-
-REQUIREMENTS = "2026-07-28"
+from .test_suite import HERE, NODE, REVISIONS, SUITE
 
 
 async def run(*words: str, folder: Path | None = None) -> None:
@@ -25,9 +23,9 @@ async def run(*words: str, folder: Path | None = None) -> None:
     await suite.wait()
 
 
-async def run_mcp(package: Path) -> None:
+async def run_mcp(package: Path, revision: str) -> None:
     words = (str(NODE), str(package / "dist/index.js"))
-    required = ("--requirements", REQUIREMENTS, "--timeout", "120000")
+    required = ("--requirements", revision, "--timeout", "120000")
     async with client.listening() as port:
         command = f"{sys.executable} {HERE / 'command.py'} {port}"
         await run(*words, "client", *required, "--command", command)
@@ -42,11 +40,12 @@ async def run_a2a(checkout: Path) -> None:
 
 
 async def main() -> None:
-    for variable, suite in (("MCP_CONFORMANCE", run_mcp), ("A2A_TCK", run_a2a)):
-        if path := os.environ.get(variable):
-            await suite(Path(path))
-        else:
-            sys.stdout.write(f"{variable} is not set: its suite does not run.\n")
+    for revision in REVISIONS:
+        await run_mcp(Path(os.environ.get("MCP_CONFORMANCE", SUITE)), revision)
+    if checkout := os.environ.get("A2A_TCK"):
+        await run_a2a(Path(checkout))
+    else:
+        sys.stdout.write("A2A_TCK is not set: its suite does not run.\n")
 
 
 with tempfile.TemporaryDirectory() as state:

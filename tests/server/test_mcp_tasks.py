@@ -67,7 +67,7 @@ def clerk(**fields: Any) -> Agent:
 
 @pytest.fixture
 async def app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
-    monkeypatch.setattr("segue.mcp.HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
     GATES.clear()
     async with segue.open(":memory:", agents=[clerk(), clerk(agent_id="must", mcp_tasks="required")]) as app:
         yield app
@@ -113,7 +113,7 @@ async def test_a_task_that_takes_longer_is_a_handle_until_it_has_its_result(
         GATES["open"] = True
         done = await reach(client, task_id, "completed")
         assert done.result and done.result.structured_content["task_id"] == task_id
-        monkeypatch.setattr("segue.mcp.HANDLE_SECONDS", 60.0)
+        monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 60.0)
         plain = await client.session.call_tool("clerk", {"message": "go"}, allow_claimed=True)
         assert plain.structured_content["status"] == "done", "a short one has its result at once"
         assert isinstance(await client.session.call_tool("must", {"message": "go"}, allow_claimed=True), CreatedTask)
@@ -202,7 +202,7 @@ async def test_agents_whose_tools_only_read_say_so(app: App) -> None:
 
 
 async def test_over_http_a_task_is_its_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segue.mcp.HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
     GATES.clear()
     with Served(":memory:", ServerSettings(keys=KEYS), agents=[clerk()]) as served:
         async with opened(served.url, ALPHA, extensions=[Tasks()]) as client:

@@ -57,8 +57,8 @@ def gate() -> Gate:
 
 @pytest.fixture
 def served(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr("segue.mcp.HANDLE_SECONDS", 0.05)
-    monkeypatch.setattr("segue.mcp.POLL_MS", 20)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._POLL_MS", 20)
     with Served(agents=[worker(gate)], examples=False) as served:
         yield served
 
@@ -156,7 +156,7 @@ async def _has_job(app: Any, task_id: str) -> bool:
 async def test_a_server_that_is_down_is_asked_again_later_and_one_that_forgot_the_task_leaves_it_unknown(
     gate: Gate, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("segue.mcp.HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
     clock = FixedClock()
     with Served(agents=[worker(gate)], examples=False) as first:
         agent, port = caller(first.url, budget=Budget(tool_seconds=3)), first.port

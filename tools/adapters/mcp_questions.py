@@ -76,7 +76,7 @@ current_asking: ContextVar[Asking] = ContextVar("current_asking")
 
 def _asked_for(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields that a text may fill in: the only one that is required, else all."""
-    properties, required = schema.get("properties") or {}, schema.get("required") or ()
+    properties, required = schema.get("properties") or {}, [*(schema.get("required") or ())]
     return {required[0]: properties[required[0]]} if len(required) == 1 and required[0] in properties else properties
 
 
@@ -91,8 +91,10 @@ def _content(schema: Mapping[str, Any], text: str) -> dict[str, Any] | None:
     if isinstance(given, Mapping):
         return {**defaults, **fit_arguments(schema, given)}
     asked_for = _asked_for(schema)
+    if len(asked_for) != 1 and text.lower() in _YES and defaults.keys() >= {*(schema.get("required") or ())}:
+        return defaults
     if not asked_for:
-        return {} if text.lower() in _YES else None
+        return None
     if len(asked_for) > 1:
         return {**defaults, "": text}
     ((name, only),) = asked_for.items()

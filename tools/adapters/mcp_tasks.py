@@ -26,14 +26,14 @@ from ..bound_tool import Job, LaterResult, UnknownOutcome, current_call, current
 from .mcp_questions import Asking, current_asking
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-POLL_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """Between two polls, where the server names no interval."""
-SHARE = 0.8
+_SHARE = 0.8
 """Of the seconds that a call may take: so long its task is polled here, then the caller's task waits in no process."""
-PAUSE_SECONDS = (10.0, 300.0)
+_PAUSE_SECONDS = (10.0, 300.0)
 """The first and the longest wait in no process; each is twice as long as the one before."""
-RETRY_SECONDS = 60.0
-FAILURES = 10
+_RETRY_SECONDS = 60.0
+_FAILURES = 10
 """After so many polls in a row that fail, each a longer while after the last, a task is lost."""
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
@@ -128,7 +128,7 @@ class _Polled:
         self._session = session
         self._job = job
         self.params = TaskParams(task_id=job.state["task"])
-        self._deadline = asyncio.get_running_loop().time() + SHARE * job.seconds
+        self._deadline = asyncio.get_running_loop().time() + _SHARE * job.seconds
 
     async def result(self) -> CallToolResult:
         asking = current_asking.get()
@@ -145,7 +145,7 @@ class _Polled:
                     raise TaskEnded("the server cancelled the task")
                 case "input_required":
                     await self._answer(state.input_requests or {}, asking)
-            await self._pause((state.poll_interval_ms or 1_000 * POLL_SECONDS) / 1_000)
+            await self._pause((state.poll_interval_ms or 1_000 * _POLL_SECONDS) / 1_000)
 
     async def _state(self) -> TaskState:
         left = max(self._deadline - asyncio.get_running_loop().time(), 1.0)
@@ -182,7 +182,7 @@ class _Polled:
         """Wait for the next poll, or else in no process."""
         if self._job.can_wait and asyncio.get_running_loop().time() + seconds > self._deadline:
             pauses = self._job.state.get("pauses", 0)
-            first, longest = PAUSE_SECONDS
+            first, longest = _PAUSE_SECONDS
             pause = max(seconds, min(first * 2**pauses, longest))
             raise LaterResult({**self._job.state, "pauses": pauses + 1}, timedelta(seconds=pause))
         await asyncio.sleep(seconds)
@@ -196,6 +196,6 @@ def is_session_lost(error: MCPError) -> bool:
 def try_later(job: Job, why: str) -> LaterResult | UnknownOutcome:
     """What a call comes to whose task cannot be asked for now."""
     failures = job.state.get("failures", 0) + 1
-    if failures == FAILURES or not job.can_wait:
+    if failures == _FAILURES or not job.can_wait:
         return UnknownOutcome(f"the task of the call cannot be asked for: {why}")
-    return LaterResult({**job.state, "failures": failures}, timedelta(seconds=RETRY_SECONDS * 2 ** (failures - 1)))
+    return LaterResult({**job.state, "failures": failures}, timedelta(seconds=_RETRY_SECONDS * 2 ** (failures - 1)))

@@ -117,8 +117,8 @@ class Ledger(Protocol):
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None: ...
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
-        """Store what a call that runs began elsewhere: an interrupted claim has it as its `outcome`."""
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None:
+        """Store what a call that runs began elsewhere: the claim has it as its `outcome` if the call is interrupted."""
         ...
 
     async def withdraw(self, key: CallKey) -> None:

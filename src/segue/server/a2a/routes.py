@@ -251,7 +251,8 @@ def _of_json(route: Route) -> Route:
         if kind != _JSON:
             error = ContentTypeNotSupportedError(f"The Content-Type is {kind}: send {_JSON}.")
             return JSONResponse(build_error_response(None, error))
-        return await route.endpoint(request)
+        response: Response = await route.endpoint(request)
+        return response
 
     return Route(route.path, answer, methods=[*(route.methods or ())])
 

@@ -323,7 +323,7 @@ class TurnLedger:
         done: Any = {"state": "done", "outcome": dict(outcome), "finished_at": time.time()}
         self._calls[key] = replace(self._calls[key], **done)
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None: ...
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None: ...
 
     async def withdraw(self, key: CallKey) -> None:
         self._calls.pop(key, None)

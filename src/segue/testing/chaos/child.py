@@ -174,8 +174,8 @@ class FaultyLedger:
         if known:
             self.executor.reach(self.executor.label(key, known[0]["name"]), "kill-after-outcome")
 
-    async def keep(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
-        await self.real.keep(key, outcome)
+    async def keep(self, key: CallKey, job: Mapping[str, Any]) -> None:
+        await self.real.keep(key, job)
 
     async def withdraw(self, key: CallKey) -> None:
         await self.real.withdraw(key)
