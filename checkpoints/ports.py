@@ -233,10 +233,6 @@ class State(Protocol):
         """Store a write that is not there yet."""
         ...
 
-    def drop_inside(self, thread_id: str, node: str) -> None:
-        """Delete the state of the graphs that ran inside a node."""
-        ...
-
     def drop_step(self, thread_id: str, inside: str, checkpoint_id: str, step: str | bytes | None) -> None:
         """Delete what a step wrote upon a checkpoint; its name may be one that cannot be read."""
         ...

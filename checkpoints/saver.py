@@ -105,15 +105,31 @@ class _Step:
         return stored
 
     def kept_after(self, metadata: CheckpointMetadata) -> "_Step":
-        """What is kept of it, inside a node, once the checkpoint after it is stored, which has these metadata."""
+        """What is kept of it once the checkpoint after it is stored, which has these metadata.
+
+        In a thread's own graph that is all: a recovery may apply it again.
+        """
+        if not _key_of(self.config)[1]:
+            return self
         return replace(self, writes=writes_kept_after(self.writes, self.task_id, logs_in(metadata)))
+
+
+@dataclass(frozen=True)
+class _Deferred:
+    """What waits for the checkpoint that is made upon `place`: it is stored with it, by what `save` returns.
+
+    `save` is given the metadata of that checkpoint, whose transaction checks the thread.
+    """
+
+    place: tuple[str, str, str]
+    save: Callable[[CheckpointMetadata], Callable[[Connection], Any]]
 
 
 @dataclass
 class _Hold:
     """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0.
 
-    `deferred` has the steps that wait for the checkpoint after them, `running` the row of the thread's newest task, as
+    `deferred` has what waits for the next checkpoint, `running` the row of the thread's newest task, as
     it was when a checkpoint was saved last, `loop` the one that runs it, and `calls` the model calls that are settled,
     by the graph's task that made them and has not ended.
     """
@@ -121,10 +137,15 @@ class _Hold:
     thread_id: str
     fence: int = 0
     loop: asyncio.AbstractEventLoop | None = None
-    deferred: "dict[asyncio.Future[list[EventForm]], _Step]" = field(default_factory=dict)
+    deferred: dict[asyncio.Future[Any], _Deferred] = field(default_factory=dict)
     running: Row | None = None
     calls: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _error: BaseException | None = None
+
+    def defer(self, writing: asyncio.Future[Any], what: _Deferred) -> None:
+        """Let the next checkpoint store it, if it has not been stored by then."""
+        self.deferred[writing] = what
+        writing.add_done_callback(self.deferred.pop)
 
     def check(self, connection: Connection) -> None:
         """Make sure, in a transaction, that the thread is still ours."""
@@ -235,6 +256,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        """Save a checkpoint.
+
+        One of the input alone, upon which no node has run yet, is committed with the one after it, or a moment later.
+        """
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
         with hold.noting_errors():
@@ -246,10 +271,13 @@ class FencedSaver(BaseCheckpointSaver[str]):
             statements.run(connection)
             return next(iter(connection.fetched(_RUNNING, (thread_id,))), None)
 
+        if hold.fence and metadata.get("source") == "input":
+            writing = self._database.submit(save, brief=True, failed=hold.note, deferred=True)
+            hold.defer(writing, _Deferred(_key_of(saved), lambda _: statements.run))
+            return saved
+        place = _key_of(config)
         joined = {
-            future: partial(step.kept_after(metadata).save, self._database)
-            for future, step in hold.deferred.items()
-            if _key_of(step.config) == _key_of(config) and _key_of(config)[1]
+            future: waiting.save(metadata) for future, waiting in hold.deferred.items() if waiting.place == place
         }
         row = await asyncio.shield(self._database.submit(save, brief=True, failed=hold.note, joined=joined))
         hold.running = row
@@ -286,8 +314,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         writing = self._database.submit(save, brief=True, failed=hold.note, deferred=deferred)
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if deferred:
-            hold.deferred[writing] = step
-            writing.add_done_callback(hold.deferred.pop)
+            after = lambda metadata: partial(step.kept_after(metadata).save, self._database)  # noqa: E731
+            hold.defer(writing, _Deferred(_key_of(config), after))
         else:
             await asyncio.shield(writing)
 
@@ -310,16 +338,6 @@ class FencedSaver(BaseCheckpointSaver[str]):
     def _publish(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
             self._on_events([from_dict(form) for form in writing.result()])
-
-    async def drop_inside(self, thread_id: str, node: str) -> None:
-        """Delete the checkpoints of the graphs that ran inside a node of a thread whose task has ended."""
-        check = self._hold(thread_id).check
-
-        def drop(connection: Connection) -> None:
-            check(connection)
-            connection.state.drop_inside(thread_id, node)
-
-        await self._database.write(drop)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""

@@ -293,8 +293,8 @@ FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react", "plan_react"
 """The fallback of each mode that fails."""
 
 
-def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
-    """The node of one mode; `own`: its graph is none of Segue's.
+def run_mode(name: str, graph: ModeGraph, *, own: bool = False, at_once: Node[Any, Any] | None = None) -> ChatNode:
+    """The node of one mode; `own`: its graph is none of Segue's. `at_once` does in one step what the graph does.
 
     The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages`
     with its own appended, and one of Segue's returns `result` or `gave_up` (why another mode should take over).
@@ -325,16 +325,28 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
         if own:
             update = await run_graph(name, graph, given, state, runtime, replace(work, services=inside))
             return {**digested, **cast(ChatUpdate, update), "gave_up": ""}
+        if at_once:
+            out = await at_once(given, runtime.override(context=context))
+            return {**digested, **_joined(out, _taken(state, name, out, out.get("messages", [])))}
         out = await graph.ainvoke(given, context=context)
-        fresh = out["messages"][len(window_of_past) + len(since) :]
-        if out.get("gave_up") and name in FALLBACKS:
-            return {**digested, **_fall_back(state, name, out, fresh)}
-        if out.get("gave_up"):
-            failed = compose_result(name, "", usage=out.get("usage"), error=out["gave_up"])
-            return {**digested, "messages": fresh, "result": failed, "gave_up": ""}
-        return {**digested, "messages": fresh, "result": out["result"], "gave_up": ""}
+        return {**digested, **_taken(state, name, out, out["messages"][len(window_of_past) + len(since) :])}
 
     return run
+
+
+def _joined(out: Mapping[str, Any], update: ChatUpdate) -> ChatUpdate:
+    """The update with the events of a mode that stored none itself, which go first."""
+    return {**update, "events": [*out.get("events", ()), *update.get("events", ())]}
+
+
+def _taken(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
+    """What a mode returned, with its new messages: another one may follow, or the task ends with its result."""
+    if not out.get("gave_up"):
+        return {"messages": fresh, "result": out["result"], "gave_up": ""}
+    if name in FALLBACKS:
+        return _fall_back(state, name, out, fresh)
+    failed = compose_result(name, "", usage=out.get("usage"), error=out["gave_up"])
+    return {"messages": fresh, "result": failed, "gave_up": ""}
 
 
 def _digested(digest: Digest, state: ChatState, work: NodeContext) -> ChatUpdate:

@@ -71,6 +71,12 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     return joined(added, update)
 
 
+async def answer_at_once(given: DirectState, runtime: NodeRuntime) -> DirectUpdate:
+    """What the graph does, inside a node of another graph: nothing is stored between its steps."""
+    begun: DirectState = {**given, **await init(given, runtime)}
+    return await answer(begun, runtime)
+
+
 def _failed(error: ModelError, call: ModelCalled, state: DirectState) -> DirectUpdate:
     why = catalogue.error_text(error, state["language"])
     raised = ErrorRaised(task_id=call.task_id, message=why)

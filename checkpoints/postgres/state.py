@@ -210,7 +210,6 @@ _PUT_WRITE = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _DROP_STEP = f"DELETE FROM writes WHERE {_AT} AND task_id = ?"
-_DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND starts_with(checkpoint_ns, ?)"
 _DROP_UNUSED = """
     DELETE FROM checkpoint_blobs WHERE thread_id = :thread AND (checkpoint_ns, channel, version) NOT IN (
         SELECT checkpoint_ns, versions.key, versions.value
@@ -277,10 +276,6 @@ class PostgresState:
         place = (thread_id, row.inside, row.checkpoint_id, row.task_id)
         values = _sealed_write((*place, row.task_path, row.idx, row.channel, *compressed(*row.value)))
         self._connection.execute(_PUT_WRITE, values)
-
-    def drop_inside(self, thread_id: str, node: str) -> None:
-        for table in self.tables:
-            self._connection.execute(_DROP_INSIDE.format(table), (thread_id, f"{node}:"))
 
     def drop_step(self, thread_id: str, inside: str, checkpoint_id: str, step: str | bytes | None) -> None:
         self._connection.execute(_DROP_STEP, (thread_id, inside, checkpoint_id, step))

@@ -190,8 +190,6 @@ def _references(data: bytes) -> set[bytes]:
 _CHECKPOINT = """
     SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 """
-# A namespace is the node's name, a colon and an id; a semicolon comes next after a colon.
-_DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns > ? AND checkpoint_ns < ?"
 # A text may be none any more: as bytes it can be compared anyway.
 _DROP_STEP = """
     DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
@@ -262,10 +260,6 @@ class SqliteState:
     def put_write(self, thread_id: str, row: WriteRow) -> None:
         key = (thread_id, row.inside, row.checkpoint_id, row.task_id, row.idx, row.channel)
         put_write(self._connection, "ABORT", key, row.task_path, *self._shared(thread_id, row.value))
-
-    def drop_inside(self, thread_id: str, node: str) -> None:
-        for table in ("checkpoints", "writes"):
-            self._connection.execute(_DROP_INSIDE.format(table), (thread_id, f"{node}:", f"{node};"))
 
     def drop_step(self, thread_id: str, inside: str, checkpoint_id: str, step: str | bytes | None) -> None:
         self._connection.execute(_DROP_STEP, (thread_id, inside, checkpoint_id, step))

@@ -372,8 +372,6 @@ def is_alive(owner: str) -> bool:
 
 RELEASE_SECONDS = 0.5
 """Seconds that another process may take to release a session whose task has ended."""
-WITHOUT_STEPS = "direct"
-"""The mode inside of which there is no recursion and no step to go back to."""
 
 Begin = Callable[[Task], asyncio.Task[Json]]
 """Begins a task under its thread's lease."""
@@ -657,8 +655,6 @@ class Runner:
             await self._say(run, "task_failed", why=error)
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         await self.afterwards.remember(row)
-        if result.get("mode") == WITHOUT_STEPS:
-            await self.saver.drop_inside(row.session_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
         self.afterwards.begin(row)
         return result
