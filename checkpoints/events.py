@@ -35,7 +35,6 @@ _COMPLETE = """
 """
 _LAST = "SELECT * FROM events WHERE task_id = ? ORDER BY seq DESC LIMIT 1"
 _SHARE = "UPDATE events SET scope = '', event = ? WHERE task_id = ? AND seq = ?"
-_LOCK = "SELECT 1 FROM tasks WHERE task_id = ?"
 _READ = "SELECT * FROM event_log WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 _NEWEST = "SELECT * FROM event_log WHERE task_id = ? ORDER BY seq DESC LIMIT 1"
 PAGE = 200
@@ -64,8 +63,7 @@ def put_event(
 
     A result that the ledger has is stored there alone, and the scope of its call in the column alone.
     """
-    if connection.for_update:  # whoever numbers a task's events has its row
-        connection.execute(_LOCK + connection.for_update, (event["task_id"],))
+    connection.lock_task(event["task_id"])
     call = _call_of(connection, thread_id, event)
     kept = event if call is None else {**event, "data": {**event["data"], "scope": "", "result": None}}
     named = {"scope": None, "idx": None} if call is None else dict(call)

@@ -84,6 +84,10 @@ class Connection(Protocol):
         """Let every other transaction that locks the same wait for the end of this one."""
         ...
 
+    def lock_task(self, task_id: str) -> None:
+        """As `lock`, for a task's row: whoever numbers its events has it."""
+        ...
+
     def now(self) -> float:
         """Unix time in seconds, by the one clock that leases expire by."""
         ...

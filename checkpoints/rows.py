@@ -7,6 +7,7 @@ exchanged are noticed as well as a changed key.
 import contextlib
 import json
 import sqlite3
+import struct
 import threading
 import time
 import zlib
@@ -30,6 +31,7 @@ from langgraph.types import Interrupt, Overwrite
 
 from segue.core.errors import ConfigurationError, DamagedCheckpoint
 
+from .dictionary import DICTIONARY
 from .ports import CheckpointRow, Connection, Decoded, Place, Row, Stored, WriteRow
 
 # What the values of rows hold, compressed, decoded and checked.
@@ -39,38 +41,46 @@ class Undecodable(Exception):
     """Stored bytes are not what was written; the message names the symptom."""
 
 
-GZIP = "+gzip"
-"""Ends the type of a value that is stored compressed."""
-_GZIP_BITS = 31
-_GZIP = 16
-"""Added to the bits of a window, it asks zlib for gzip's format."""
+DEFLATED = "+deflate"
+"""Ends the type of a value that is stored compressed: without a header, with the dictionary, its checksum behind it."""
+_END = struct.Struct("<II")
+"""CRC-32 and size of what was compressed, as gzip ends."""
 _LEVEL = 4
 _WINDOW = 13
 _MEMORY = 5
 """zlib's default window and memory take longer to allocate than most values take to compress."""
 
 
-def deflated(data: bytes, of: int = 0) -> bytes:
-    """The data in zlib's format, or in another one `of` zlib's."""
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW + of, _MEMORY)
+def deflated(data: bytes) -> bytes:
+    """The data in zlib's format."""
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
     return compressor.compress(data) + compressor.flush()
 
 
 def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
     """The type and bytes of a value as they are stored; what is compressed already, or nothing, stays as it is."""
-    if kind == "null" or kind.endswith(GZIP):
+    if kind == "null" or kind.endswith(DEFLATED):
         return kind, data
-    return kind + GZIP, deflated(data, _GZIP)
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -_WINDOW, _MEMORY, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+    return kind + DEFLATED, compressor.compress(data) + compressor.flush() + _end(data)
+
+
+def _end(data: bytes) -> bytes:
+    return _END.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def decompressed(kind: str, data: bytes) -> tuple[str, bytes]:
     """The type and bytes of a stored value as they were before they were compressed."""
-    if not kind.endswith(GZIP):
+    if not kind.endswith(DEFLATED):
         return kind, data
+    decompressor = zlib.decompressobj(-_WINDOW, DICTIONARY)
     try:
-        return kind.removesuffix(GZIP), zlib.decompress(data, _GZIP_BITS)
+        plain = decompressor.decompress(data)
     except zlib.error as error:
         raise Undecodable("its bytes have changed since they were stored") from error
+    if not decompressor.eof or decompressor.unused_data != _end(plain):
+        raise Undecodable("its bytes have changed since they were stored")
+    return kind.removesuffix(DEFLATED), plain
 
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)

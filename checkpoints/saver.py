@@ -276,9 +276,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             hold.defer(writing, _Deferred(_key_of(saved), lambda _: statements.run))
             return saved
         place = _key_of(config)
-        joined = {
-            future: waiting.save(metadata) for future, waiting in hold.deferred.items() if waiting.place == place
-        }
+        joined = {future: waiting.save(metadata) for future, waiting in hold.deferred.items() if waiting.place == place}
         row = await asyncio.shield(self._database.submit(save, brief=True, failed=hold.note, joined=joined))
         hold.running = row
         if row and row["requested"] in ("pause", "stop") and row["status"] in _PAUSABLE and self._on_pause is not None:

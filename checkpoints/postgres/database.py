@@ -152,6 +152,7 @@ class PostgresSession:
         cursor.nextset()
         self._transaction = cursor.fetchone() or ("", "")
         connection.notices.clear()
+        connection.locked.clear()
 
     def _restart(self) -> None:
         try:

@@ -129,10 +129,14 @@ class Statements(PostgresSaver):
         self._collected.append((statement, [*rows]))
 
     def run(self, connection: Connection) -> None:
-        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted."""
-        for key, metadata in self.store(cast(RawConnection, connection)):
-            thread_id, ns, _, parent = key
-            drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
+        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted.
+
+        Statements are sent together with the next one whose rows are read.
+        """
+        with cast(RawConnection, connection).raw.pipeline():
+            for key, metadata in self.store(cast(RawConnection, connection)):
+                thread_id, ns, _, parent = key
+                drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
 
     def store(self, connection: RawConnection) -> list[tuple[Sequence[Any], str]]:
         """Execute what was collected, each row with its checksum; returns the keys and metadata of checkpoints."""
@@ -331,7 +335,8 @@ class Row(tuple[Any, ...]):
 class PostgresConnection:
     """A connection, in autocommit mode: transactions begin and end where they are written.
 
-    `raw` is psycopg's, for statements of others. `notices` are sent once the transaction is committed.
+    `raw` is psycopg's, for statements of others. `notices` are sent once the transaction is committed. `locked` are the
+    tasks whose rows it has locked.
     """
 
     for_update: ClassVar[str] = " FOR UPDATE"
@@ -341,6 +346,7 @@ class PostgresConnection:
     def __init__(self, raw: "psycopg.Connection[Any]") -> None:
         self.raw = raw
         self.notices: dict[str, None] = {}
+        self.locked: set[str] = set()
 
     @property
     def state(self) -> PostgresState:
@@ -380,6 +386,11 @@ class PostgresConnection:
 
     def lock(self, what: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (what,))
+
+    def lock_task(self, task_id: str) -> None:
+        if task_id not in self.locked:
+            self.execute("SELECT 1 FROM tasks WHERE task_id = ? FOR UPDATE", (task_id,))
+            self.locked.add(task_id)
 
     def now(self) -> float:
         row = self.raw.execute(_NOW).fetchone()
@@ -668,7 +679,7 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-FIRST = 18
+FIRST = 19
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A key has the collation "C", as in SQLite: it is compared by its bytes, whatever the database's language.
