@@ -93,9 +93,13 @@ class _Transaction:
     synced: bool
     brief: bool
     sequence: int
+    together: bool
 
     def run(self, connection: Any) -> list[Any]:
-        return [part.work(connection) for part in self.parts]
+        if not self.together:
+            return [part.work(connection) for part in self.parts]
+        with connection.together():
+            return [part.work(connection) for part in self.parts]
 
 
 class Connections(Generic[C_co]):
@@ -163,12 +167,13 @@ class Connections(Generic[C_co]):
         failed: Failed | None = None,
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = NONE,
+        together: bool = False,
     ) -> "asyncio.Future[T]":
         self.check_usable()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         parts = [*self._take_back_unstarted(joined), _Part(work, failed, future)]
-        transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred)
+        transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred, together)
         self._waiting.append(transaction)
         if deferred:
             self._deferred[future] = transaction

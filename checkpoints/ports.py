@@ -84,6 +84,10 @@ class Connection(Protocol):
         """Let every other transaction that locks the same wait for the end of this one."""
         ...
 
+    def together(self) -> AbstractContextManager[object]:
+        """Send statements whose rows are not read with the next one whose rows are: errors come as late."""
+        ...
+
     def lock_task(self, task_id: str) -> None:
         """As `lock`, for a task's row: whoever numbers its events has it."""
         ...
@@ -375,6 +379,7 @@ class Database(Protocol[C_co]):
         failed: Failed | None = None,
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = ...,
+        together: bool = False,
     ) -> "asyncio.Future[T]":
         """Begin `work` as one transaction, after those that were begun before.
 
@@ -382,8 +387,9 @@ class Database(Protocol[C_co]):
         that was written before. `brief` work changes a few rows by their key: it may be carried out on the event loop.
         `failed` gets the error, before the next transaction begins. A `deferred` one, which is brief, too, waits a
         moment for the next one, to be committed with it. Deferred ones of `joined` that have not begun become its
-        first parts, each with another work than before, where only deferred ones were begun since. Shield the future
-        to let it end when the waiter is cancelled.
+        first parts, each with another work than before, where only deferred ones were begun since. `together`: its
+        statements are sent so, and it counts no rows and handles no errors of theirs. Shield the future to let it end
+        when the waiter is cancelled.
         """
         ...
 

@@ -272,12 +272,14 @@ class FencedSaver(BaseCheckpointSaver[str]):
             return next(iter(connection.fetched(_RUNNING, (thread_id,))), None)
 
         if hold.fence and metadata.get("source") == "input":
-            writing = self._database.submit(save, brief=True, failed=hold.note, deferred=True)
+            writing = self._database.submit(save, brief=True, failed=hold.note, deferred=True, together=True)
             hold.defer(writing, _Deferred(_key_of(saved), lambda _: statements.run))
             return saved
         place = _key_of(config)
         joined = {future: waiting.save(metadata) for future, waiting in hold.deferred.items() if waiting.place == place}
-        row = await asyncio.shield(self._database.submit(save, brief=True, failed=hold.note, joined=joined))
+        row = await asyncio.shield(
+            self._database.submit(save, brief=True, failed=hold.note, joined=joined, together=True)
+        )
         hold.running = row
         if row and row["requested"] in ("pause", "stop") and row["status"] in _PAUSABLE and self._on_pause is not None:
             self._on_pause(row["task_id"])
@@ -309,7 +311,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             hold.check_no_gap()
             return step.save(self._database, connection)
 
-        writing = self._database.submit(save, brief=True, failed=hold.note, deferred=deferred)
+        writing = self._database.submit(save, brief=True, failed=hold.note, deferred=deferred, together=True)
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if deferred:
             after = lambda metadata: partial(step.kept_after(metadata).save, self._database)  # noqa: E731
@@ -329,7 +331,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             hold.check_no_gap()
             return _insert(connection, thread_id, source, events)
 
-        writing = self._database.submit(save, brief=True, failed=hold.note)
+        writing = self._database.submit(save, brief=True, failed=hold.note, together=True)
         writing.add_done_callback(self._publish)
         await asyncio.shield(writing)
 

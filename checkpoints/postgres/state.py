@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import distribution
@@ -129,14 +129,10 @@ class Statements(PostgresSaver):
         self._collected.append((statement, [*rows]))
 
     def run(self, connection: Connection) -> None:
-        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted.
-
-        Statements are sent together with the next one whose rows are read.
-        """
-        with cast(RawConnection, connection).raw.pipeline():
-            for key, metadata in self.store(cast(RawConnection, connection)):
-                thread_id, ns, _, parent = key
-                drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
+        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted."""
+        for key, metadata in self.store(cast(RawConnection, connection)):
+            thread_id, ns, _, parent = key
+            drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
 
     def store(self, connection: RawConnection) -> list[tuple[Sequence[Any], str]]:
         """Execute what was collected, each row with its checksum; returns the keys and metadata of checkpoints."""
@@ -386,6 +382,9 @@ class PostgresConnection:
 
     def lock(self, what: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (what,))
+
+    def together(self) -> AbstractContextManager[object]:
+        return self.raw.pipeline()
 
     def lock_task(self, task_id: str) -> None:
         if task_id not in self.locked:

@@ -57,11 +57,18 @@ class SqliteConnection(sqlite3.Connection):
     def lock(self, what: str) -> None:
         """Do nothing: a transaction that writes is alone."""
 
+    def together(self) -> contextlib.AbstractContextManager[object]:
+        """Do nothing: nothing is sent."""
+        return _ALONE
+
     def lock_task(self, task_id: str) -> None:
         """Do nothing: a transaction that writes is alone."""
 
     def now(self) -> float:
         return time.time()
+
+
+_ALONE = contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -8,11 +8,13 @@ from contextlib import closing, suppress
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 import segue
 from segue.checkpoints import rows
+from segue.checkpoints.dictionary import DICTIONARY
 from segue.checkpoints.rows import Undecodable, check_chain, check_newest, rebuilt_from
 from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.core.environment import is_server
@@ -31,6 +33,10 @@ KEYS = {
 }
 
 
+CRC = 1590208837
+STORED = "6bc65a09308233fb72f7a2c37b0ecf4f0500b4b616eb24000000"
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound") / "segue.db"
@@ -43,6 +49,28 @@ async def written(path: Path, turns: int = 2) -> Sequence[dict[str, Any]]:
         for turn in range(1, turns + 1):
             await here.run(f"turn {turn}", agent="a")
         return await here.app.history("s")
+
+
+def test_the_dictionary_of_stored_values_stays() -> None:
+    assert crc32(DICTIONARY) == CRC
+    stored = "msgpack+deflate", bytes.fromhex(STORED)
+    assert rows.SERDE.loads_typed(stored) == {"outcomes": [], "tool_calls": 1, "said": "Grüße"}
+
+
+def test_a_changed_or_cut_value_is_refused_or_reads_the_same() -> None:
+    value = {"outcomes": [], "said": "a text of a person"}
+    kind, data = rows.SERDE.dumps_typed(value)
+    unnoticed = 0
+    for place in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        with suppress(Undecodable):
+            assert rows.SERDE.loads_typed((kind, bytes(changed))) == value
+            unnoticed += 1
+    assert unnoticed < 8  # bits that fill up the last byte before the checksum
+    for length in range(len(data)):
+        with pytest.raises(Undecodable):
+            rows.SERDE.loads_typed((kind, data[:length]))
 
 
 def flips(path: Path) -> Iterator[Flip]:

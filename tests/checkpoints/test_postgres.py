@@ -216,6 +216,43 @@ async def test_a_transaction_whose_connection_was_cut_is_carried_out_again(
     assert await names(database) == ["first", "last"]
 
 
+async def test_statements_that_are_sent_together_are_sent_again_too(
+    database: PostgresDatabase, postgres_url: str
+) -> None:
+    cut = Cut(database, postgres_url)
+    assert await database.submit(cut.inside, together=True) == 2
+    assert await names(database) == ["first", "last"]
+
+
+async def test_of_statements_that_are_sent_together_the_first_error_counts(database: PostgresDatabase) -> None:
+    runs = 0
+
+    def insert(connection: PostgresConnection) -> Any:
+        nonlocal runs
+        runs += 1
+        for _ in range(2):
+            connection.execute("INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES ('s', 'me', 1, 0)")
+        return connection.execute("SELECT 1").fetchone()
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        await database.submit(insert, together=True)
+    assert runs == postgres_database.MOST_ROLLBACKS
+    assert (
+        await database.read(lambda db: db.execute("SELECT count(*) FROM leases WHERE thread_id = 's'").fetchone()[0])
+        == 0
+    )
+
+
+async def test_a_task_is_locked_once_a_transaction(database: PostgresDatabase) -> None:
+    def lock(connection: PostgresConnection) -> list[set[str]]:
+        before = set(connection.locked)
+        for _ in range(2):
+            connection.lock_task("t")
+        return [before, connection.locked.copy()]
+
+    assert await database.write(lock) == await database.write(lock) == [set(), {"t"}]
+
+
 class Commits:
     """A connection whose commit is carried out or not, and whose answer is lost in any case."""
 

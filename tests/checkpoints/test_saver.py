@@ -198,6 +198,29 @@ def _after(seconds: float, step: Any) -> Any:
     return late
 
 
+async def test_the_input_of_a_held_thread_is_committed_with_the_step_after_it(place: Place) -> None:
+    runs: list[int] = []
+
+    async def first(state: Talk) -> dict[str, Any]:
+        runs.append(await place.count("SELECT count(*) FROM checkpoints"))
+        return {"done": ["first"]}
+
+    place.saver.hold("s", await Lease(place.database).acquire("s", "me"))
+    graph = chain(StateGraph(Talk), first=first).compile(checkpointer=place.saver)
+    submitted, submit = list[bool](), place.database.submit
+
+    def noted(*given: Any, **options: Any) -> Any:
+        submitted.append(bool(options.get("deferred")))
+        return submit(*given, **options)
+
+    place.database.submit = noted  # type: ignore[method-assign]
+    await run(graph, HELLO)
+    # the input, its writes and the checkpoint before the node; what the node wrote, and the last checkpoint
+    assert submitted == [True, True, False, True, False]
+    assert runs == [2]  # nothing ran before both were stored
+    assert await place.count("SELECT count(*) FROM checkpoints") == 3
+
+
 async def test_what_an_inner_step_wrote_is_dropped_once_its_checkpoint_is_stored(place: Place) -> None:
     nodes = {f"n{number}": Steps().node(f"n{number}") for number in range(8)}
     inner = chain(StateGraph(Talk, output_schema=Said), **nodes).compile()
