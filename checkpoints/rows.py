@@ -130,9 +130,13 @@ class CheckedSerializer(JsonPlusSerializer):
         is_known = code > _LAST_WITH_TYPE or _type_in(data) in self._names
         return self._build(code, data) if is_known else ormsgpack.Ext(code, bytes(data))
 
-    def check(self, value: Any, inside: str) -> None:
-        """Refuse a value that could not be read again as what it is; `inside` is the namespace of its graph."""
-        waiting = [value] if inside.partition(":")[0] in self._checked else []
+    def checks(self, inside: str) -> bool:
+        """Whether the values of the graph in this namespace are to be checked."""
+        return inside.partition(":")[0] in self._checked
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that could not be read again as what it is."""
+        waiting = [value]
         while waiting:
             each = waiting.pop()
             kind = type(each)
@@ -478,6 +482,9 @@ _LATER = """
 """
 
 
+_as_json = json.JSONEncoder().encode
+
+
 def row_checksum(key: Sequence[Any], kind: str | None, ending: object) -> int:
     """The checksum of a row with this key, and a value of this kind that ends with these bytes.
 
@@ -496,7 +503,7 @@ def value_checksum(key: Sequence[Any], kind: str, value: bytes | None) -> int:
 @lru_cache(maxsize=2048, typed=True)
 def _key_checksum(*key: Any) -> int:
     """Kept for the rows of a session that are read again every turn."""
-    return zlib.crc32(json.dumps(key).encode())
+    return zlib.crc32(_as_json(key).encode())
 
 
 def has_own_value(row: Row, key: Sequence[str]) -> bool:

@@ -157,15 +157,6 @@ class _Hold:
         if self.fence:
             self._error = self._error or error
 
-    @contextlib.contextmanager
-    def noting_errors(self) -> Iterator[None]:
-        """As `note`, for an error that is raised."""
-        try:
-            yield
-        except BaseException as error:
-            self.note(error)
-            raise
-
     def check_no_gap(self) -> None:
         """Raise DatabaseUnavailable where an earlier write failed, or why it was refused."""
         if isinstance(self._error, ConfigurationError):
@@ -262,8 +253,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
-        with hold.noting_errors():
+        try:
             saved = statements.put(config, checkpoint, metadata, new_versions)
+        except BaseException as error:
+            hold.note(error)
+            raise
 
         def save(connection: Connection) -> Row | None:
             hold.check(connection)
@@ -296,14 +290,20 @@ class FencedSaver(BaseCheckpointSaver[str]):
         kept = [_NO_WRITES_MARK if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         calls = hold.calls.pop(task_id, [])
-        if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
+        channels = {channel for channel, _ in kept}
+        if not channels.isdisjoint((ERROR, INTERRUPT)):
             calls = []  # the node has no output: it runs again, or its task failed
-        deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
-        with hold.noting_errors():  # encoded at once: nodes that run until it is stored may change its values
-            for channel, value in kept:
-                if not channel.startswith("__") and channel != STRUCTURED_RESPONSE:
-                    SERDE.check(value, _key_of(config)[1])
+        deferred = hold.fence > 0 and channels.isdisjoint(WRITES_IDX_MAP)
+        place = _key_of(config)
+        try:  # encoded at once: nodes that run until it is stored may change its values
+            if SERDE.checks(place[1]):
+                for channel, value in kept:
+                    if not channel.startswith("__") and channel != STRUCTURED_RESPONSE:
+                        SERDE.check(value)
             encoded = [(channel, Encoded(*SERDE.plain_typed(value))) for channel, value in kept]
+        except BaseException as error:
+            hold.note(error)
+            raise
         step = _Step(config, encoded, events, task_id, task_path, calls)
 
         def save(connection: Connection) -> list[EventForm]:
@@ -315,7 +315,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if deferred:
             after = lambda metadata: partial(step.kept_after(metadata).save, self._database)  # noqa: E731
-            hold.defer(writing, _Deferred(_key_of(config), after))
+            hold.defer(writing, _Deferred(place, after))
         else:
             await asyncio.shield(writing)
 

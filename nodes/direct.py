@@ -71,9 +71,9 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     return joined(added, update)
 
 
-async def answer_at_once(given: DirectState, runtime: NodeRuntime) -> DirectUpdate:
+async def answer_at_once(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     """What the graph does, inside a node of another graph: nothing is stored between its steps."""
-    begun: DirectState = {**given, **await init(given, runtime)}
+    begun: DirectState = {**state, **await init(state, runtime)}
     return await answer(begun, runtime)
 
 

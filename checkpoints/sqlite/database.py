@@ -48,8 +48,12 @@ class SqliteConnection(sqlite3.Connection):
         return SqliteState(self)
 
     def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
-        with lenient(self):
+        """The rows of a query; text that is not valid UTF-8 as bytes, so that its row can still be read."""
+        self.text_factory = _text
+        try:
             return self.execute(statement, values).fetchall()
+        finally:
+            self.text_factory = str
 
     def notify(self, task_id: str, thread_id: str) -> None:
         """Do nothing: other processes look into the file."""
@@ -69,16 +73,6 @@ class SqliteConnection(sqlite3.Connection):
 
 
 _ALONE = contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Return text that is not valid UTF-8 as bytes, so that its row can still be read."""
-    connection.text_factory = _text
-    try:
-        yield connection
-    finally:
-        connection.text_factory = str
 
 
 def _text(stored: bytes) -> str | bytes:
@@ -103,22 +97,25 @@ _REASONS = {
 _KINDS = {sqlite3.SQLITE_CORRUPT: DatabaseDamaged, sqlite3.SQLITE_NOTADB: NotADatabase}
 
 
-@contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Translate SQLite's errors about the file; an error in a statement is raised as it is."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
-        reason = None if code is None else _REASONS.get(code & 0xFF)
-        if code is None or reason is None:
-            raise
-        kind = _KINDS.get(code & 0xFF, DatabaseUnavailable)
-        raise kind("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
-    except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
-        raise DatabaseDamaged(
-            "The database {path} {reason}.", path=path, reason=Clause(_REASONS[sqlite3.SQLITE_CORRUPT])
-        ) from error
+class translated:
+    """Translate SQLite's errors about the file at a path; an error in a statement is raised as it is."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        code: int | None = None
+        if isinstance(error, sqlite3.DatabaseError):
+            code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
+        elif isinstance(error, UnicodeDecodeError):  # from sqlite3: the error itself quotes garbled text
+            code = sqlite3.SQLITE_CORRUPT
+        if code is None or (reason := _REASONS.get(code & 0xFF)) is None:
+            return
+        about = _KINDS.get(code & 0xFF, DatabaseUnavailable)
+        raise about("The database {path} {reason}.", path=self._path, reason=Clause(reason)) from error
 
 
 # The write-ahead log: its integrity, and where its last synced commit ends.
@@ -425,7 +422,9 @@ class SqliteSession:
         try:
             with translated(self._path):
                 results = [work(connection) for work in works]
-                with self._anchored():
+                if self._synchronous == "FULL":
+                    self._commit_anchored(connection)
+                else:
                     connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):  # closing it rolls back as well
@@ -434,16 +433,12 @@ class SqliteSession:
             raise
         return results
 
-    @contextlib.contextmanager
-    def _anchored(self) -> Iterator[None]:
-        """Note how far the log is synced, if this syncs it."""
-        if self._synchronous != "FULL":
-            yield
-            return
+    def _commit_anchored(self, connection: SqliteConnection) -> None:
+        """Commit, which syncs the log, and note how far it is synced."""
         if self._anchor is None:
             self._anchor = Anchor(file_of(self._path))
         self._anchor.begin()
-        yield
+        connection.execute("COMMIT")
         self._anchor.end()
 
     def announce(self) -> None:

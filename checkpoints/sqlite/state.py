@@ -293,10 +293,15 @@ class Statements(SqliteSaver):
         other._thread_id, other._collected = thread_id, []
         return other
 
-    @contextlib.contextmanager
-    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+    def cursor(self, transaction: bool = True) -> Any:
         """This, in place of a cursor."""
-        yield self
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def execute(self, statement: str, values: Sequence[Any]) -> None:
         self._collected.append((statement, [values]))

@@ -96,10 +96,10 @@ def size(path: Path, messages: int, calls: int) -> int:
 
 
 @pytest.mark.slow
-def test_200_calls_with_results_of_1_kb_take_3_2_mb(tmp_path: Path) -> None:
-    assert size(tmp_path / "segue.db", messages=1, calls=200) < 3.2 * MB
+def test_200_calls_with_results_of_1_kb_take_2_9_mb(tmp_path: Path) -> None:
+    assert size(tmp_path / "segue.db", messages=1, calls=200) < 2.9 * MB
 
 
 @pytest.mark.slow
-def test_100_turns_of_2_texts_of_1_kb_take_5_5_mb(tmp_path: Path) -> None:
-    assert size(tmp_path / "segue.db", messages=100, calls=0) < 5.5 * MB
+def test_100_turns_of_2_texts_of_1_kb_take_4_2_mb(tmp_path: Path) -> None:
+    assert size(tmp_path / "segue.db", messages=100, calls=0) < 4.2 * MB

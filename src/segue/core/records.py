@@ -118,6 +118,7 @@ class Column(NamedTuple):
     stored_as_json: bool
 
 
+@cache
 def column_of(name: str) -> str:
     """The column of a record's field: what Segue calls a session is a thread in LangGraph's tables, and in its own."""
     return "thread_id" if name == "session_id" else name
