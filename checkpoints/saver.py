@@ -105,20 +105,15 @@ class _Step:
         return stored
 
     def kept_after(self, metadata: CheckpointMetadata) -> "_Step":
-        """What is kept of it once the checkpoint after it is stored, which has these metadata.
-
-        In a thread's own graph that is all: a recovery may apply it again.
-        """
-        if not _key_of(self.config)[1]:
-            return self
+        """What is kept of it, inside a node, once the checkpoint after it is stored, which has these metadata."""
         return replace(self, writes=writes_kept_after(self.writes, self.task_id, logs_in(metadata)))
 
 
 @dataclass(frozen=True)
 class _Deferred:
-    """What waits for the checkpoint that is made upon `place`: it is stored with it, by what `save` returns.
+    """What waits for the checkpoint that is made upon `place`: inside a node, that one's transaction stores it.
 
-    `save` is given the metadata of that checkpoint, whose transaction checks the thread.
+    `save` is given its metadata, and returns what stores it there, where the thread is checked once.
     """
 
     place: tuple[str, str, str]
@@ -270,7 +265,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
             hold.defer(writing, _Deferred(_key_of(saved), lambda _: statements.run))
             return saved
         place = _key_of(config)
-        joined = {future: waiting.save(metadata) for future, waiting in hold.deferred.items() if waiting.place == place}
+        joined = {
+            future: waiting.save(metadata)
+            for future, waiting in hold.deferred.items()
+            if waiting.place == place and place[1]
+        }
         row = await asyncio.shield(
             self._database.submit(save, brief=True, failed=hold.note, joined=joined, together=True)
         )
