@@ -1,6 +1,7 @@
 """The chat graph: a mode is selected, its graph carries the task, and react takes over where one fails."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from langgraph.graph import END, START
 
@@ -16,6 +17,7 @@ from segue.nodes.chat import (
     run_mode,
     select_mode,
 )
+from segue.nodes.context import Node
 from segue.nodes.direct import answer_at_once
 from segue.nodes.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
@@ -47,8 +49,8 @@ def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, 
     graph.add_edge("INIT", "SELECT_MODE")
     graph.add_conditional_edges("SELECT_MODE", after_select_mode, list(modes))
     for name, mode in modes.items():
-        own, at_once = not isinstance(mode.builder, AgentGraph), answer_at_once if mode is direct.graph else None
-        graph.add_node(name, run_mode(name, mode, own=own, at_once=at_once))
+        at_once: Node[Any, Any] | None = answer_at_once if mode is direct.graph else None
+        graph.add_node(name, run_mode(name, mode, own=not isinstance(mode.builder, AgentGraph), at_once=at_once))
         if name in FALLBACKS:
             graph.add_conditional_edges(name, after_mode)
         else:

@@ -327,16 +327,12 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False, at_once: Node[An
             return {**digested, **cast(ChatUpdate, update), "gave_up": ""}
         if at_once:
             out = await at_once(given, runtime.override(context=context))
-            return {**digested, **_joined(out, _taken(state, name, out, out.get("messages", [])))}
+            taken = _taken(state, name, out, out.get("messages", []))
+            return {**digested, **taken, "events": [*out["events"], *taken.get("events", ())]}
         out = await graph.ainvoke(given, context=context)
         return {**digested, **_taken(state, name, out, out["messages"][len(window_of_past) + len(since) :])}
 
     return run
-
-
-def _joined(out: Mapping[str, Any], update: ChatUpdate) -> ChatUpdate:
-    """The update with the events of a mode that stored none itself, which go first."""
-    return {**update, "events": [*out.get("events", ()), *update.get("events", ())]}
 
 
 def _taken(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
