@@ -13,8 +13,8 @@ CONVERSATIONS = (
     Mutant(
         "the limit of calls lets one too many through",
         BOT,
-        "len(conversation.actions) >= conversation",
-        "len(conversation.actions) > conversation",
+        "len(conversation.actions) < conversation",
+        "len(conversation.actions) <= conversation",
         f"{DOCUMENT}::test_an_action_limit_of_n_means_n_calls_and_then_the_default_response",
     ),
     Mutant(

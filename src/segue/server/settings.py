@@ -39,7 +39,7 @@ Surface = Literal["chat_completions", "responses", "ag_ui"]
 """Where clients read the answer of a task in the response to their message."""
 ON_DISCONNECT: Mapping[str, str] = {"chat_completions": "stop", "responses": "continue", "ag_ui": "stop"}
 
-MIB = 1024 * 1024
+_MIB = 1024 * 1024
 CLIENT_SECONDS = 600.0
 """How long the `openai` package waits for an answer before it tries again."""
 
@@ -70,9 +70,9 @@ class ServerSettings:
     """The most values in the JSON of a body."""
     body_seconds: float = 30.0
     """How long a body may take to arrive."""
-    upload_bytes: int = 20 * MIB
+    upload_bytes: int = 20 * _MIB
     """The largest file that may be uploaded."""
-    import_bytes: int = 64 * MIB
+    import_bytes: int = 64 * _MIB
     """The largest document of a session that may be exported and imported."""
     upload_seconds: float = 300.0
     """How long a file or a document may take to arrive."""
@@ -161,8 +161,8 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         streams=whole_number(environ, "SEGUE_STREAMS", usual.streams),
         tasks=whole_number(environ, "SEGUE_TENANT_TASKS", usual.tasks),
         connections=whole_number(environ, "SEGUE_CONNECTIONS", usual.connections),
-        upload_bytes=whole_number(environ, UPLOAD, usual.upload_bytes // MIB) * MIB,
-        import_bytes=whole_number(environ, IMPORT, usual.import_bytes // MIB) * MIB,
+        upload_bytes=whole_number(environ, UPLOAD, usual.upload_bytes // _MIB) * _MIB,
+        import_bytes=whole_number(environ, IMPORT, usual.import_bytes // _MIB) * _MIB,
         drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", int(usual.drain_seconds)),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
