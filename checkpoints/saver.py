@@ -171,6 +171,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     `on_events` gets the newly stored events with their `seq`, in order, after the commit; `on_pause` gets the task that
     a person requested to pause before a checkpoint was saved; neither may raise.
+
+    A graph that `is_foreign` may have a channel of any name, and each of its values is checked.
     """
 
     def __init__(
@@ -178,8 +180,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         database: Database[Any],
         on_events: OnEvents | None = None,
         on_pause: OnPause | None = None,
+        *,
+        is_foreign: bool = False,
     ) -> None:
         super().__init__(serde=SERDE)
+        self._is_foreign = is_foreign
         self._database = database
         self._on_events = on_events
         self._on_pause = on_pause
@@ -286,8 +291,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
         What a node of a held thread wrote that ended is committed with the checkpoint after it, or a moment later.
         """
         hold = self._hold(_thread_of(config))
-        kept = [_NO_WRITES_MARK if channel == EVENTS else (channel, value) for channel, value in writes]
-        events = [event for channel, value in writes if channel == EVENTS for event in value]
+        logged = "" if self._is_foreign else EVENTS
+        kept = [_NO_WRITES_MARK if channel == logged else (channel, value) for channel, value in writes]
+        events = [event for channel, value in writes if channel == logged for event in value]
         calls = hold.calls.pop(task_id, [])
         channels = {channel for channel, _ in kept}
         if not channels.isdisjoint((ERROR, INTERRUPT)):
@@ -295,7 +301,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         deferred = hold.fence > 0 and channels.isdisjoint(WRITES_IDX_MAP)
         place = _key_of(config)
         try:  # encoded at once: nodes that run until it is stored may change its values
-            if SERDE.checks(place[1]):
+            if self._is_foreign or SERDE.checks(place[1]):
                 for channel, value in kept:
                     if not channel.startswith("__") and channel != STRUCTURED_RESPONSE:
                         SERDE.check(value)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from segue.core.audit import AuditEntry
+from segue.core.graph_objects import GraphEvent, GraphObject
 from segue.core.notifications import Notification
 from segue.core.records import (
     Call,
@@ -119,6 +120,8 @@ BESIDE: Mapping[str, type[Record]] = {
     "spend_calls": StoredCall,
     "audit": AuditEntry,
     "habits": StoredHabits,
+    "graph_objects": GraphObject,
+    "graph_events": GraphEvent,
 }
 """The tables beside sessions, whose damaged rows a recovery does not repair."""
 
@@ -304,6 +307,30 @@ _TABLES = (
     "CREATE TABLE preferences (user_id {key} PRIMARY KEY, default_mode TEXT NOT NULL)",
     # What an endpoint with a model requires of a request, as a list of names.
     "CREATE TABLE habits (endpoint {key} PRIMARY KEY, names TEXT NOT NULL){clustered}",
+    # What LangGraph's server API keeps: assistants, threads, runs, crons and items of the store. `owner` is the prefix
+    # of the tenant, `body` JSON.
+    """CREATE TABLE graph_objects (
+        kind {key} NOT NULL,
+        object_id {key} NOT NULL,
+        owner {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        status {key} NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (kind, object_id)
+    )""",
+    "CREATE INDEX graph_objects_of_owner ON graph_objects (kind, owner, created_at)",
+    "CREATE INDEX graph_objects_of_thread ON graph_objects (thread_id, kind) WHERE thread_id <> ''",
+    "CREATE INDEX graph_objects_of_status ON graph_objects (kind, status) WHERE status <> ''",
+    # The events of the runs of a thread, in the order in which their clients get them.
+    """CREATE TABLE graph_events (
+        thread_id {key} NOT NULL,
+        seq BIGINT NOT NULL,
+        run_id {key} NOT NULL,
+        event TEXT NOT NULL,
+        PRIMARY KEY (thread_id, seq)
+    ){clustered}""",
     # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
     # `version` the digest of the tool that was allowed.
     """CREATE TABLE permissions (

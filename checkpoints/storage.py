@@ -15,6 +15,7 @@ from .audit import Audit
 from .due import DueMoments, Schedules
 from .events import EventLog, SentEvents
 from .files import Files
+from .graphs import GraphTables
 from .habits import EndpointHabits
 from .leases import Lease, Renewal
 from .ledger import ToolLedger
@@ -80,6 +81,7 @@ class Storage:
         self.search = Search(database)
         self.audit = Audit(database)
         self.files = Files(database, backend.contents)
+        self.graphs = GraphTables(database)
 
     def ledger(self, thread_id: str, fence: int = 0, above: Sequence[str] = ()) -> ToolLedger:
         """The tool calls of one thread, written under its fence; it knows those of the threads `above`, too."""
@@ -88,6 +90,10 @@ class Storage:
     def renewal(self) -> Renewal:
         """What prolongs leases, synchronously and from one thread."""
         return Renewal(self.database)
+
+    def graph_saver(self) -> FencedSaver:
+        """A saver for graphs that Segue did not write, whose states are checked as a whole."""
+        return FencedSaver(self.database, is_foreign=True)
 
     def saver(
         self, on_events: Callable[[list[Event]], None] | None = None, on_pause: Callable[[str], None] | None = None

@@ -885,6 +885,8 @@ _KEYS = {
     "uploads": ("upload_id",),
     "spend_calls": ("call_id",),
     "habits": ("endpoint",),
+    "graph_objects": ("kind", "object_id"),
+    "graph_events": ("thread_id", "seq"),
 }
 """What names a row, where it is not its session."""
 

@@ -29,7 +29,7 @@ from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind
-from .runtime.run import Capacity
+from .runtime.run import MAX_RUNNING, Capacity
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
@@ -38,6 +38,7 @@ from .runtime.tasks import ResumableTask, Tasks
 from .runtime.worker import Dispatch, Dispatching, Due, Worker
 
 if TYPE_CHECKING:
+    from .runtime.graph_runs import GraphRuns, Graphs
     from .testing.backtest import Backtest, BacktestOptions, UnfinishedTask
 
 
@@ -128,6 +129,12 @@ class App:
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph with this app's agents and tools, for LangGraph: without lease, ledger and event log."""
         return wired_graph(self.agents, self.agents.agent(agent).agent_id, self._modes)
+
+    def graph_runs(self, graphs: "Graphs") -> "GraphRuns":
+        """What runs graphs that Segue did not write, over this app's database."""
+        from .runtime.graph_runs import GraphRuns
+
+        return GraphRuns(self._storage, self._runner.leases, graphs, MAX_RUNNING)
 
     # Messages. The options are those of `MessageOptions`.
 

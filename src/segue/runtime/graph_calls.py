@@ -37,6 +37,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, msg_content_output
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
+from ..checkpoints.graphs import LEDGER
 from ..checkpoints.ledger import ToolLedger, canonical
 from ..checkpoints.storage import Storage, open_storage
 from ..core.calls import CallKey, CallResult, Claim
@@ -62,8 +63,6 @@ Check = Callable[..., Any]
 DATABASE = "effects.db"
 _BUSY_SECONDS = 600.0
 """Seconds that a call waits for those that another process runs in its thread."""
-_THREAD = "langgraph:"
-"""Before the ids of the threads of graphs, which are no sessions of Segue."""
 _STORED = "response"
 _SHOWN_ID = 40
 """Characters of a call's id in the ledger: some models put a signature into it."""
@@ -95,7 +94,7 @@ class _Call:
         return CallContext(
             idempotency_key=idempotency_key(where, self.tool.name, self.arguments),
             tool=self.tool.name,
-            session_id=self.thread_id.removeprefix(_THREAD),
+            session_id=self.thread_id.removeprefix(LEDGER),
             attempt=attempt,
         )
 
@@ -183,7 +182,7 @@ def _read_call(request: ToolCallRequest, language: str) -> _Call:
     thread_id = (config.get("configurable") or {}).get("thread_id") or (info.thread_id if info else "") or origin
     saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
     serde = getattr(saver, "serde", None) or JsonPlusSerializer()
-    return _Call(request, f"{_THREAD}{thread_id}", CallKey(turn, scope, attempt), arguments, serde, language)
+    return _Call(request, f"{LEDGER}{thread_id}", CallKey(turn, scope, attempt), arguments, serde, language)
 
 
 def _messages_in(state: Any) -> list[BaseMessage]:
@@ -717,6 +716,12 @@ def with_ledger(
         if own is None:
             calls.close()
         raise
+    return wrapped
+
+
+def with_ledger_where_needed(graph: _Graph, ledger: CallLedger) -> _Graph:
+    """As `with_ledger`; a graph without a ToolNode stays as it is."""
+    wrapped: _Graph = _wrapped(graph, ledger, [])
     return wrapped
 
 

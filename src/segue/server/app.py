@@ -121,6 +121,8 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES), whole_text=True),
             "/v1/files": file,
             "/v1/responses": message,
+            "/threads": message,
+            "/runs": message,
             "/api/sessions/import": document,
         },
     )

@@ -29,6 +29,7 @@ from ..telemetry.metrics import Metrics
 from ..testing.rehearsal.participants import shipped_names
 from ..testing.rehearsal.segue_bot import attach
 from .a2a.endpoint import serving_a2a
+from .langgraph.start import serving_langgraph
 from .mcp import serving_mcp
 from .run import logger
 from .service import Service
@@ -149,7 +150,8 @@ async def _drain(service: Service) -> None:
         service.mark_resumed(task_id)
     await service.rehearsals.close()
     await service.backtests.close()
-    await service.app.drain(service.settings.drain_seconds)
+    seconds = service.settings.drain_seconds
+    await asyncio.gather(service.app.drain(seconds), *(drain_more(seconds) for drain_more in service.drains))
     if service.streams:
         await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)
     service.app.tasks.stop_following()
@@ -251,7 +253,11 @@ async def serving_app(
     background = [asyncio.create_task(delete_unstored(service), name="delete unstored")]
     if settings.resume:
         background.append(asyncio.create_task(auto_resume.run(ids), name="auto-resume"))
-    async with serving_mcp(application, service), serving_a2a(application, service):
+    async with (
+        serving_mcp(application, service),
+        serving_a2a(application, service),
+        serving_langgraph(application, service),
+    ):
         with draining_on_signal(service):
             yield
     await drain(service)

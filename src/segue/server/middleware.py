@@ -74,7 +74,9 @@ class RateLimits:
         return self._buckets[key]
 
 
-API = ("/api/", "/v1/", "/mcp", "/ag-ui/", "/a2a/", "/.well-known/agent-card.json")
+GRAPHS = ("/assistants", "/threads", "/runs", "/store/", "/info")
+"""The paths of LangGraph's server API."""
+API = ("/api/", "/v1/", "/mcp", "/ag-ui/", "/a2a/", "/.well-known/agent-card.json", *GRAPHS)
 METRICS = "/metrics"
 SHARED = "/api/shared/"
 """Below it no key is needed: the path has the token of a link."""
@@ -103,6 +105,8 @@ class Authentication:
         self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            return await self._admit_socket(scope, receive, send)
         if scope["type"] != "http" or not scope["path"].startswith(self._guarded):
             return await self._app(scope, receive, send)
         try:
@@ -125,11 +129,34 @@ class Authentication:
         with acting(tenant.actor, tenant.roles):
             await self._app(scope, receive, send)
 
+    async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As a request: what is refused gets no connection."""
+        try:
+            tenant = await self._keys.find({**scope, "type": "http", "method": "GET"})
+        except HTTPException:
+            tenant = None
+        name = None if tenant is None else tenant.name
+        if tenant is None or (self._keys.are_users and self._is_foreign(scope)) or self._rates.wait(name):
+            return await _refuse_socket(send)
+        scope["segue_tenant"] = tenant
+        scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
+        with acting(tenant.actor, tenant.roles):
+            await self._app(scope, receive, send)
+
     def _is_foreign(self, scope: Scope) -> bool:
         """Whether another site's page sends it, with the cookies of the user."""
         headers = Headers(scope=scope)
-        is_foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-        return is_foreign and scope["method"] not in ("GET", "OPTIONS") and headers.get("origin") not in self._origins
+        site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+        if scope["type"] == "websocket":  # not every browser says which site it is
+            is_foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+        else:
+            is_foreign = site not in ("none", "same-origin") and scope["method"] not in ("GET", "OPTIONS")
+        return is_foreign and origin not in self._origins
+
+
+async def _refuse_socket(send: Send) -> None:
+    """Close a WebSocket that is not open yet, which answers with 403."""
+    await send({"type": "websocket.close", "code": 1008})
 
 
 def _refuse(seconds: int) -> None:
@@ -257,15 +284,20 @@ class OwnHostOnly:
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         host, origin = Headers(scope=scope).get("host", ""), Headers(scope=scope).get("origin", "")
         client = scope.get("client")
+        refused: Problem | None = None
         if not is_loopback(_name(host)) or (client and is_address(client[0]) and not is_loopback(client[0])):
-            return await refusal(Problem(421, "WrongHost"), scope)(scope, receive, send)
-        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
-            return await refusal(Problem(403, "WrongOrigin"), scope)(scope, receive, send)
-        await self._app(scope, receive, send)
+            refused = Problem(421, "WrongHost")
+        elif origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
+            refused = Problem(403, "WrongOrigin")
+        if refused is None:
+            return await self._app(scope, receive, send)
+        if scope["type"] == "websocket":
+            return await _refuse_socket(send)
+        await refusal(refused, scope)(scope, receive, send)
 
 
 def _name(host: str) -> str:
@@ -304,10 +336,10 @@ class BelowPath:
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         path, root = get_route_path(scope), scope.get("root_path", "")
-        if path == self._path and root + path:
+        if path == self._path and root + path and scope["type"] == "http":
             query = scope.get("query_string", b"").decode("latin-1")
             target = f"{root}{path}/" + (f"?{query}" if query else "")
             return await RedirectResponse(target)(scope, receive, send)

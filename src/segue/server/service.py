@@ -64,6 +64,8 @@ class Service:
     """Logins at MCP servers that are under way, with the links that a person is sent to, by the servers' names."""
     rehearsals: Runs = field(default_factory=lambda: Runs("rehearsal", BATCH))
     backtests: Runs = field(default_factory=lambda: Runs("backtest", BACKTEST))
+    drains: list[Callable[[float], Awaitable[None]]] = field(default_factory=list)
+    """What also stops when the service does, within so many seconds."""
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)

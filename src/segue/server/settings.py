@@ -28,9 +28,13 @@ ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
 PATH = "SEGUE_URL_PATH"
+GRAPHS = "SEGUE_GRAPHS"
 MODELS = "SEGUE_MODELS"
 _PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
-_OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "readyz", "shared", "v1", ".well-known")
+_OWN = (
+    *("a2a", "ag-ui", "api", "assistants", "docs", "healthz", "info", "mcp", "metrics", "ok", "page", "readyz", "runs"),
+    *("shared", "store", "threads", "v1", ".well-known"),
+)
 """How the service's own paths begin."""
 BYTES_A_VALUE = 32
 """Of an exported session, which has about 40, on average at least."""
@@ -115,6 +119,8 @@ class ServerSettings:
 
     It is `stop` for `chat_completions` and `ag_ui`, `continue` for `responses`. Those in the background continue.
     """
+    graphs: Path | None = None
+    """The `langgraph.json` whose graphs are offered through LangGraph's server API."""
     path: str = ""
     """The path that it is served below, such as `/agents`; a proxy may strip it."""
 
@@ -177,6 +183,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         background=whole_number(environ, "SEGUE_BACKGROUND", 1, least=0) != 0,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
         on_disconnect={surface.strip(): choice.strip() for surface, _, choice in choices},
+        graphs=Path(given) if (given := environ.get(GRAPHS, "").strip()) else None,
         path=environ.get(PATH, "").strip(),
     )
 

@@ -112,7 +112,9 @@ class Keys:
 
     async def find(self, scope: Scope) -> Tenant | None:
         """The tenant that a request comes from; None where it is not known."""
-        return self.tenant_of(Headers(scope=scope).get("authorization", ""))
+        headers = Headers(scope=scope)
+        key = headers.get("x-api-key")  # of LangGraph's clients
+        return self.tenant_of(headers.get("authorization") or (f"Bearer {key}" if key else ""))
 
     def tenant_of(self, authorization: str) -> Tenant | None:
         """The tenant whose key an Authorization header carries; every key is compared, whichever it is."""

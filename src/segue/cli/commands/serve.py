@@ -35,6 +35,7 @@ RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
 BACKTESTS = "SEGUE_BACKTESTS"
 URL_PATH = "SEGUE_URL_PATH"
+GRAPHS = "SEGUE_GRAPHS"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR = "SEGUE_SUPERVISOR"
 """The process id that workers live as long as."""
@@ -87,6 +88,15 @@ UrlPath = Annotated[
         help="The path that the service is served below, such as /agents; a proxy may strip it.",
     ),
 ]
+Graphs = Annotated[
+    str,
+    typer.Option(
+        "--graphs",
+        envvar="SEGUE_GRAPHS",
+        metavar="FILE",
+        help="Serve the graphs of this langgraph.json through LangGraph's server API.",
+    ),
+]
 Processes = Annotated[int, typer.Option("--workers", min=1, max=64, help="The number of worker processes.")]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=1000, help="The number of tasks that run at once.")
@@ -118,6 +128,7 @@ def serve(
     rehearsals: Rehearsals = "",
     backtests: Backtests = "",
     url_path: UrlPath = "",
+    graphs: Graphs = "",
     require_model: RequireModel = False,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -136,6 +147,8 @@ def serve(
                 os.environ[variable] = _existing_folder(option, name)
         if url_path:
             os.environ[URL_PATH] = url_path
+        if graphs:
+            os.environ[GRAPHS] = str(Path(graphs).expanduser().resolve())
         serve_http(settings, host, port, workers, retention, require_model=require_model)
 
 
@@ -166,6 +179,10 @@ def serve_http(
     server_settings = from_environment()
     check_address(host, server_settings.keys)
     check_port(host, port)
+    if server_settings.graphs:
+        from ...server.langgraph.graphs import load_sources
+
+        load_sources(server_settings.graphs)  # a mistake shows now, not in each worker
     configure_logs()
     if port and sys.stderr.isatty():
         print_note(settings.say("serving", url=f"http://{host}:{port}"))

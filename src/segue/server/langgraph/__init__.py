@@ -1,0 +1,1 @@
+"""LangGraph's server API over the graphs of a `langgraph.json` and Segue's own agents."""

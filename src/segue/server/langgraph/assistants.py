@@ -1,0 +1,313 @@
+"""Assistants: graphs with a configuration, one of each graph by itself, and those that clients make."""
+
+import uuid
+from dataclasses import replace
+from typing import Any, Literal
+
+from langgraph.pregel import Pregel
+from pydantic import Field
+from starlette.responses import Response
+
+from ...core.graph_objects import GraphObject
+from ...core.records import Json
+from .api import (
+    MOST_FOUND,
+    NAMESPACE,
+    Call,
+    Given,
+    Refusal,
+    checked_id,
+    dated,
+    found_page,
+    has_metadata,
+    iso,
+    new_id,
+    route,
+)
+
+
+class NewAssistant(Given):
+    graph_id: str
+    assistant_id: str | None = None
+    config: Json | None = None
+    context: Json | None = None
+    metadata: Json | None = None
+    name: str | None = None
+    description: str | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+
+
+class AssistantChange(Given):
+    graph_id: str | None = None
+    config: Json | None = None
+    context: Json | None = None
+    metadata: Json | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+class AssistantSearch(Given):
+    metadata: Json | None = None
+    graph_id: str | None = None
+    name: str | None = None
+    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
+    offset: int = Field(default=0, ge=0)
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+
+class Latest(Given):
+    version: int
+
+
+class Page(Given):
+    metadata: Json | None = None
+    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
+    offset: int = Field(default=0, ge=0)
+
+
+_VERSIONED = ("graph_id", "config", "context", "metadata", "name", "description")
+
+
+def _shown(found: GraphObject) -> Json:
+    body = found.body
+    own = {name: body[name] for name in _VERSIONED}
+    return {"assistant_id": body["assistant_id"], **own, **dated(found), "version": body["version"]}
+
+
+def _own_assistant(call: Call, graph_id: str) -> GraphObject:
+    """The assistant that a graph has by itself, which is stored once it is changed."""
+    assistant_id = str(uuid.uuid5(NAMESPACE, graph_id))
+    about: Json = {"graph_id": graph_id, "name": graph_id, "description": call.graphs.description_of(graph_id)}
+    version = {**about, "config": {}, "context": {}, "metadata": {"created_by": "system"}}
+    made = GraphObject(
+        kind="assistant",
+        object_id=call.owner + assistant_id,
+        owner=call.owner,
+        created_at=call.graphs.loaded_at,
+        updated_at=call.graphs.loaded_at,
+        body={},
+    )
+    return replace(made, body={"assistant_id": assistant_id, **version, "version": 1, "versions": []})
+
+
+async def _all(call: Call) -> list[GraphObject]:
+    stored = await call.of_owner("assistant")
+    ids = {each.body["assistant_id"] for each in stored}
+    own = [_own_assistant(call, graph_id) for graph_id in call.graphs.ids]
+    return [*stored, *(each for each in own if each.body["assistant_id"] not in ids)]
+
+
+async def find_assistant(call: Call, given: str) -> GraphObject:
+    """The assistant of an id, or the one that the graph of that name has by itself.
+
+    Raises:
+        Refusal
+    """
+    if given in call.graphs.ids:
+        given = str(uuid.uuid5(NAMESPACE, given))
+    try:
+        assistant_id = checked_id(given, "assistant")
+    except Refusal:
+        known = ", ".join(call.graphs.ids)
+        raise Refusal(
+            422,
+            f"Invalid assistant: '{given}'. Must be either:\n- A valid assistant UUID, or\n"
+            f"- One of the registered graphs: {known}",
+        ) from None
+    return await _of_id(call, assistant_id, "Thread or assistant not found.")
+
+
+async def _of_id(call: Call, assistant_id: str, missing: str = "Not Found") -> GraphObject:
+    stored = await call.runs.tables.read(lambda rows: rows.get("assistant", call.owner + assistant_id))
+    if stored is not None:
+        return stored
+    for graph_id in call.graphs.ids:
+        if str(uuid.uuid5(NAMESPACE, graph_id)) == assistant_id:
+            return _own_assistant(call, graph_id)
+    raise Refusal(404, missing)
+
+
+def _check_graph(call: Call, graph_id: str) -> None:
+    if graph_id not in call.graphs.ids:
+        raise Refusal(404, f"Graph '{graph_id}' not found. Expected one of: {sorted(call.graphs.ids)}")
+
+
+async def create(call: Call) -> Any:
+    given = await call.body(NewAssistant)
+    _check_graph(call, given.graph_id)
+    assistant_id = checked_id(given.assistant_id, "assistant") if given.assistant_id else new_id()
+    body: Json = {
+        "assistant_id": assistant_id,
+        "graph_id": given.graph_id,
+        "config": given.config or {},
+        "context": given.context or {},
+        "metadata": given.metadata or {},
+        "name": given.name or "Untitled",
+        "description": given.description,
+        "version": 1,
+    }
+    made = call.new("assistant", call.owner + assistant_id, body={**body, "versions": []})
+    if not await call.runs.tables.write(lambda rows: rows.add(made)):
+        if given.if_exists != "do_nothing":
+            raise Refusal(409, f"Assistant {assistant_id} already exists")
+        made = await _of_id(call, assistant_id)
+    return _shown(made)
+
+
+async def get(call: Call) -> Any:
+    return _shown(await _of_id(call, call.id("assistant")))
+
+
+async def update(call: Call) -> Any:
+    """Make a new version; the metadata are merged, everything else is replaced."""
+    given = await call.body(AssistantChange)
+    if given.graph_id:
+        _check_graph(call, given.graph_id)
+    known = await _of_id(call, call.id("assistant"))
+    changes = given.model_dump(exclude_none=True)
+    if "metadata" in changes:
+        changes["metadata"] = {**known.body["metadata"], **changes["metadata"]}
+    before = {name: known.body[name] for name in _VERSIONED}
+    versions = [*known.body["versions"], {**before, "version": known.body["version"], "created_at": known.updated_at}]
+    newest = max(each["version"] for each in versions) + 1
+    made = call.new(
+        "assistant", known.object_id, body={**known.body, **changes, "version": newest, "versions": versions}
+    )
+    made = replace(made, created_at=known.created_at)
+    await call.runs.tables.write(lambda rows: rows.put(made) or rows.add(made))
+    return _shown(made)
+
+
+async def delete(call: Call) -> None:
+    found = await _of_id(call, call.id("assistant"))
+    if not await call.runs.tables.write(lambda rows: rows.delete("assistant", found.object_id)):
+        raise Refusal(403, "The assistant of a graph stays as long as the graph does.")
+
+
+async def search(call: Call) -> Response:
+    given = await call.body(AssistantSearch)
+    found = [_shown(each) for each in await _all(call) if _fits(each, given)]
+    return found_page(found, given.limit, given.offset, given.sort_by, given.sort_order, given.select)
+
+
+async def count(call: Call) -> Any:
+    given = await call.body(AssistantSearch)
+    return sum(_fits(each, given) for each in await _all(call))
+
+
+def _fits(found: GraphObject, given: AssistantSearch) -> bool:
+    return (
+        has_metadata(found, given.metadata)
+        and given.graph_id in (None, found.body["graph_id"])
+        and (not given.name or given.name.lower() in found.body["name"].lower())
+    )
+
+
+async def versions(call: Call) -> Any:
+    given, found = await call.body(Page), await _of_id(call, call.id("assistant"))
+    body = found.body
+    now = {name: body[name] for name in _VERSIONED}
+    listed = [*body["versions"], {**now, "version": body["version"], "created_at": found.updated_at}]
+    by_number = {each["version"]: each for each in listed}
+    newest_first = [by_number[number] for number in sorted(by_number, reverse=True)]
+    shown = [
+        {**each, "assistant_id": body["assistant_id"], "created_at": iso(each["created_at"])} for each in newest_first
+    ]
+    return shown[given.offset : given.offset + given.limit]
+
+
+async def set_latest(call: Call) -> Any:
+    given, found = await call.body(Latest), await _of_id(call, call.id("assistant"))
+    now = {name: found.body[name] for name in _VERSIONED}
+    listed = [*found.body["versions"], {**now, "version": found.body["version"], "created_at": found.updated_at}]
+    chosen = next((each for each in listed if each["version"] == given.version), None)
+    if chosen is None:
+        raise Refusal(404, "Not Found")
+    others = [each for each in listed if each["version"] != given.version]
+    fields = {name: chosen[name] for name in (*_VERSIONED, "version")}
+    made = call.new("assistant", found.object_id, body={**found.body, **fields, "versions": others})
+    made = replace(made, created_at=found.created_at)
+    await call.runs.tables.write(lambda rows: rows.put(made) or rows.add(made))
+    return _shown(made)
+
+
+# What a graph looks like.
+
+
+async def _assistant_of(call: Call) -> GraphObject:
+    given = str(call.request.path_params["assistant_id"])
+    if given in call.graphs.ids:
+        return await find_assistant(call, given)
+    return await _of_id(call, checked_id(given, "assistant"))
+
+
+async def graph(call: Call) -> Any:
+    found = await _assistant_of(call)
+    xray = _xray(call.request.query_params.get("xray"))
+    async with call.runs.opened(call.owner, found.body["graph_id"], "assistants.read", found.body["config"]) as opened:
+        drawn = (await opened.aget_graph(xray=xray)).to_json()
+    return {name: [_without_callables(each) for each in drawn[name]] for name in ("nodes", "edges")}
+
+
+def _without_callables(part: Json) -> Json:
+    """A node or an edge; what a node runs is shown by its name only."""
+    data = part.get("data")
+    if not isinstance(data, dict):
+        return part
+    return {**part, "data": {"name": data.get("name") or part["id"]}}
+
+
+def _xray(given: str | None) -> bool | int:
+    if given is None or given.lower() in ("false", "0"):
+        return False
+    return int(given) if given.isdecimal() else True
+
+
+async def schemas(call: Call) -> Any:
+    found = await _assistant_of(call)
+    async with call.runs.opened(call.owner, found.body["graph_id"], "assistants.read", found.body["config"]) as opened:
+        return _schemas(found.body["graph_id"], opened)
+
+
+def _schemas(graph_id: str, opened: Pregel[Any, Any, Any, Any]) -> Json:
+    def attempt(make: Any) -> Any:
+        try:
+            return make()
+        except Exception:  # noqa: BLE001  a type of the state may have no JSON schema
+            return None
+
+    return {
+        "graph_id": graph_id,
+        "input_schema": attempt(opened.get_input_jsonschema),
+        "output_schema": attempt(opened.get_output_jsonschema),
+        "state_schema": attempt(opened.get_output_jsonschema),
+        "config_schema": None,
+        "context_schema": attempt(opened.get_context_jsonschema),
+    }
+
+
+async def subgraphs(call: Call) -> Any:
+    found = await _assistant_of(call)
+    recurse = _xray(call.request.query_params.get("recurse")) is not False
+    namespace = call.request.path_params.get("namespace")
+    async with call.runs.opened(call.owner, found.body["graph_id"], "assistants.read", found.body["config"]) as opened:
+        listed = [each async for each in opened.aget_subgraphs(namespace=namespace, recurse=recurse)]
+    return {name: _schemas(name, inner) for name, inner in listed if isinstance(inner, Pregel)}
+
+
+ROUTES = [
+    route("POST", "/assistants", create),
+    route("POST", "/assistants/search", search),
+    route("POST", "/assistants/count", count),
+    route("GET", "/assistants/{assistant_id}", get),
+    route("PATCH", "/assistants/{assistant_id}", update),
+    route("DELETE", "/assistants/{assistant_id}", delete),
+    route("POST", "/assistants/{assistant_id}/versions", versions),
+    route("POST", "/assistants/{assistant_id}/latest", set_latest),
+    route("GET", "/assistants/{assistant_id}/graph", graph),
+    route("GET", "/assistants/{assistant_id}/schemas", schemas),
+    route("GET", "/assistants/{assistant_id}/subgraphs", subgraphs),
+    route("GET", "/assistants/{assistant_id}/subgraphs/{namespace}", subgraphs),
+]
