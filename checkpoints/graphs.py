@@ -52,7 +52,7 @@ class GraphRows:
         check_fence(self._connection, thread_id, fence)
 
     def lock(self, thread_id: str) -> None:
-        """Let other transactions that decide by a thread's runs wait for the end of this one."""
+        """Let other transactions that change a thread's runs or events wait for the end of this one."""
         self._connection.lock(f"graph thread {thread_id}")
 
     def get(self, kind: str, object_id: str) -> GraphObject | None:
@@ -111,6 +111,7 @@ class GraphRows:
 
     def append(self, thread_id: str, run_id: str, events: Iterable[Json]) -> int:
         """Store events under the next numbers, and return the last one."""
+        self.lock(thread_id)
         last = self.last_event(thread_id)
         for event in events:
             last += 1

@@ -156,7 +156,7 @@ class GraphRuns:
                 raise RunConflict
             if strategy in ("interrupt", "rollback"):
                 for each in before:
-                    rows.put(replace(each, body={**each.body, "requested": strategy}))
+                    _request(rows, each, "rollback" if strategy == "rollback" else "interrupt")
             about = {name: run.body[name] for name in ("graph_id", "assistant_id")}
             body = {**thread.body, "metadata": {**thread.body["metadata"], **about}}
             if rows.add(run):  # else a cron began it before
@@ -176,7 +176,8 @@ class GraphRuns:
             run = rows.get("run", run_id)
             if run is None or run.thread_id != thread_id or run.status not in OPEN:
                 return False
-            return rows.put(replace(run, body={**run.body, "requested": action}))
+            _request(rows, run, action)
+            return True
 
         found = await self.tables.write(work)
         if found:
@@ -285,7 +286,7 @@ class GraphRuns:
             return None
         now = time.time()
         runs = await self.tables.read(lambda rows: rows.of_thread("run", thread_id))
-        due = [run for run in runs if run.status in OPEN and (run.body.get("due", 0.0) <= now or _requested(run))]
+        due = [run for run in runs if run.status in OPEN and run.body.get("due", 0.0) <= now]
         later = [run.body["due"] for run in runs if run.status == "pending" and run not in due]
         if later:
             asyncio.get_running_loop().call_later(min(later) - now, self.ensure, thread_id)
@@ -293,9 +294,6 @@ class GraphRuns:
 
     async def _carry_out(self, run: GraphObject, fence: int) -> None:
         """Attempt a run, and store how it ended, unless the service stops first."""
-        if _requested(run) and run.status == "pending":
-            event = lifecycle("failed", run.body["graph_id"], CANCELLED)
-            return await self._end(run, fence, Outcome("interrupted", [event], {}))
         begun = await self._begin(run, fence)
         if begun is None:
             return
@@ -347,7 +345,7 @@ class GraphRuns:
             rows.check_fence(run.thread_id, fence)
             rows.lock(run.thread_id)
             stored = rows.get("run", run.object_id)
-            if stored is None:
+            if stored is None or stored.status in ENDED:
                 return None
             begun = _attempted(stored, 1)
             rows.put(begun)
@@ -582,6 +580,21 @@ async def _thread_of(graph: Graph, thread_id: str) -> Json:
 def _attempted(run: GraphObject, more: int) -> GraphObject:
     attempts = max(0, run.body.get("attempts", 0) + more)
     return replace(run, status="running", updated_at=time.time(), body={**run.body, "attempts": attempts})
+
+
+def _request(rows: GraphRows, run: GraphObject, action: Action) -> None:
+    """Note that a run is to end; one that has not begun ends at once."""
+    if run.status == "running":
+        rows.put(replace(run, body={**run.body, "requested": action}))
+        return
+    rows.append(run.thread_id, run.object_id, [lifecycle("failed", run.body["graph_id"], CANCELLED)])
+    if action == "rollback":
+        rows.delete("run", run.object_id)
+    else:
+        rows.put(replace(run, status="interrupted", updated_at=time.time()))
+    thread, runs = rows.get("thread", run.thread_id), rows.of_thread("run", run.thread_id)
+    if thread is not None and not any(each.status in OPEN for each in runs):
+        rows.put(replace(thread, status="interrupted" if thread.body.get("interrupts") else "idle"))
 
 
 def _requested(run: GraphObject) -> str:
