@@ -48,7 +48,7 @@ test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: cra
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
 
-conformance: $(VENV)/.dev web/node_modules/.installed ## the figures of MCP's own suite, and of A2A's where A2A_TCK names a checkout
+conformance: $(VENV)/.dev web/node_modules/.installed ## the figures of MCP's own suite, and of A2A's and LangGraph's where A2A_TCK and LANGGRAPH_SDK_TESTS name them
 	$(BIN)/python -m tests.conformance
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md

@@ -2,6 +2,8 @@
 
 MCP's is the npm package `@modelcontextprotocol/conformance` of `web/package.json`, or the one in the folder
 `MCP_CONFORMANCE`. `A2A_TCK` is a checkout of A2A's official TCK, branch 1.0-dev, with its requirements in `.venv`.
+`LANGGRAPH_SDK_TESTS` is the folder `libs/sdk-py` of a checkout of LangGraph, with its packages and those of its tests in
+`.venv`. Its graphs need `deepagents` here, and its tests of RemoteGraph the port 2024.
 """
 
 import asyncio
@@ -10,11 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from segue.server import ServerSettings
 from tests.server.serving import Served
 
 from . import a2a, client
 from .agents import AGENTS
 from .test_suite import HERE, NODE, REVISIONS, SUITE
+
+LANGGRAPH_PORT = 2024
+"""The one that the suite's tests of RemoteGraph name."""
 
 
 async def run(*words: str, folder: Path | None = None) -> None:
@@ -39,13 +45,22 @@ async def run_a2a(checkout: Path) -> None:
         await run(str(python), "run_tck.py", "--sut-host", served.url, folder=checkout)
 
 
+async def run_langgraph(folder: Path) -> None:
+    graphs = folder / "integration/langgraph.json"
+    settings = ServerSettings(graphs=graphs, chats_a_minute=10_000, requests_a_minute=100_000)
+    with tempfile.TemporaryDirectory() as database, Served(f"{database}/segue.db", settings, port=LANGGRAPH_PORT):
+        suite = ("-m", "pytest", "tests/integration", "-m", "integration", "-q", "-p", "no:cacheprovider")
+        await run(str(folder / ".venv/bin/python"), *suite, folder=folder)
+
+
 async def main() -> None:
     for revision in REVISIONS:
         await run_mcp(Path(os.environ.get("MCP_CONFORMANCE", SUITE)), revision)
-    if checkout := os.environ.get("A2A_TCK"):
-        await run_a2a(Path(checkout))
-    else:
-        sys.stdout.write("A2A_TCK is not set: its suite does not run.\n")
+    for variable, suite in (("A2A_TCK", run_a2a), ("LANGGRAPH_SDK_TESTS", run_langgraph)):
+        if path := os.environ.get(variable):
+            await suite(Path(path))
+        else:
+            sys.stdout.write(f"{variable} is not set: its suite does not run.\n")
 
 
 with tempfile.TemporaryDirectory() as state:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import segue
 from segue.cli import app
 from segue.core.agents import Agent
+from segue.server import ServerSettings
 from tests.cli.conftest import Shell
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import LoopbackServer, Text, ToolCalls
@@ -50,7 +51,7 @@ REPLIES: dict[str, Sequence[Scripted]] = {
 """What a language model says to the examples of a page that need one."""
 SERVICE = "http://127.0.0.1:8000"
 SHIPPED = '{"order_id": 17, "status": "shipped"}'
-SERVED = ("docs/guides/openai-clients.md", "docs/guides/a2a.md")
+SERVED = ("docs/guides/openai-clients.md", "docs/guides/a2a.md", "docs/guides/langgraph-server.md")
 """Pages whose examples call the service."""
 PROCESSES = ("docs/guides/mcp.md", "docs/guides/resume-safe-tools.md")
 """Pages whose examples start processes."""
@@ -83,7 +84,12 @@ def test_the_examples_of_a_page_run(page: Path, reader: Reader, monkeypatch: pyt
             monkeypatch.setenv("OPENAI_API_KEY", "none")  # LangChain's client asks for one
         blocks = list(blocks_of(page))
         if place(page) in SERVED:
-            with Served(agents=[Agent(agent_id="support", model=ScriptedChatModel(lambda _: SHIPPED))]) as served:
+            for block in blocks:
+                if block.title:
+                    Path(block.title).write_text(block.text, encoding="utf-8")
+            settings = ServerSettings(graphs=Path("langgraph.json")) if Path("langgraph.json").exists() else None
+            agents = [Agent(agent_id="support", model=ScriptedChatModel(lambda _: SHIPPED))]
+            with Served("segue.db", settings, agents=agents) as served:
                 monkeypatch.setenv("NO_PROXY", "127.0.0.1")
                 reader.follow([replace(block, text=block.text.replace(SERVICE, served.url)) for block in blocks])
         else:

@@ -65,12 +65,13 @@ class Served:
         settings: ServerSettings | None = None,
         *,
         examples: bool = True,
+        port: int = 0,
         **options: Any,
     ) -> None:
         own = {agent.agent_id: agent for agent in options.pop("agents", ())}
         agents = {**({agent.agent_id: agent for agent in EXAMPLES} if examples else {}), **own}
         self.application = create_app(database, settings, agents=agents.values(), **options)
-        self._socket = listening()
+        self._socket = listening(port)
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(uvicorn_config(settings or ServerSettings(), self.application))
         self._loop: asyncio.AbstractEventLoop
