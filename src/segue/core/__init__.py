@@ -12,6 +12,7 @@
 - Who acts, and the log of it: `actor`, `audit`
 - Settings of the agents file: `bounds`, `variables`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`
+- Objects of LangGraph's server API: `graph_objects`
 - JSON from outside: `json`
 - Errors: `errors`
 - Surroundings: `environment`, `sync`
