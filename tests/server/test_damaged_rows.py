@@ -63,6 +63,8 @@ ROWS = f"""
     UPDATE tasks SET status = 'running', result = NULL
         WHERE position = (SELECT max(position) FROM tasks WHERE thread_id = '{HURT}');
     INSERT INTO habits VALUES ('http://127.0.0.1:9/v1#m', '["one_system"]');
+    INSERT INTO graph_objects VALUES ('run', 'r', 'alpha:', '{HURT}', 'pending', 1, 1, '{{}}');
+    INSERT INTO graph_events VALUES ('{HURT}', 1, 'r', '{{}}');
     UPDATE leases SET owner = 'gone/1/x', expires_at = 1 WHERE thread_id = '{HURT}';
 """
 """What only a moment of a running service leaves, and a task that its process left."""

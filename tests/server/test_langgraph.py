@@ -31,11 +31,11 @@ ALL = ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoi
 
 
 @contextmanager
-def serving(folder: Path, **options: Any) -> Iterator[Served]:
+def serving(folder: Path, database: Any = "", **options: Any) -> Iterator[Served]:
     file = folder / "langgraph.json"
     file.write_text(json.dumps({"graphs": GRAPHS}), encoding="utf-8")
     settings = ServerSettings(graphs=file, chats_a_minute=10_000, requests_a_minute=100_000, **options)
-    with Served(folder / "segue.db", settings) as served:
+    with Served(database or folder / "segue.db", settings) as served:
         yield served
 
 
@@ -483,3 +483,23 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, reason
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=reason.replace(".", r"\.")):
         load_sources(file)
+
+
+@pytest.mark.postgres
+def test_postgresql_keeps_the_same(tmp_path: Path, postgres_url: str) -> None:
+    with serving(tmp_path, database=postgres_url) as served, served.client() as client:
+        thread_id = str(uuid.uuid4())
+        command(client, thread_id, "run.start", assistant_id="asking", input=ASKED)
+        events = until_end(client, thread_id)
+        assert [event["seq"] for event in events] == [*range(1, len(events) + 1)]
+        done = wait(client, thread_id, "asking", command={"resume": "yes"})
+        assert done["events"] == ["first", "answered yes", "last"]
+        copied = client.post(f"/threads/{thread_id}/copy").json()["thread_id"]
+        assert client.get(f"/threads/{copied}/state").json()["values"] == done
+        slow = new_thread(client)
+        run_id = begin_slow(client, slow)
+        until_rests(client, slow)
+        client.post(f"/threads/{slow}/runs/{run_id}/cancel", params={"wait": "1", "action": "rollback"})
+        assert client.get(f"/threads/{slow}/runs/{run_id}").status_code == 404
+        assert "kept" in wait(client, new_thread(client), "noting", input={"text": "kept"})["known"]
+        assert client.delete(f"/threads/{thread_id}").status_code == 204
