@@ -40,7 +40,10 @@ from .settings import IMPORT, UPLOAD, ServerSettings
 
 _TITLE, _VERSION = "Segue", "1"
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
-_EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
+_EXPOSED_HEADERS = [
+    *("X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"),
+    *("Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"),
+]
 
 
 def create_app(
@@ -138,7 +141,14 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             CORSMiddleware,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "Idempotency-Key",
+                "Last-Event-ID",
+                "X-Api-Key",
+                "X-Session-Id",
+            ],
             expose_headers=_EXPOSED_HEADERS,
         )
     if not settings.keys:
