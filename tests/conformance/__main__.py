@@ -2,8 +2,8 @@
 
 MCP's is the npm package `@modelcontextprotocol/conformance` of `web/package.json`, or the one in the folder
 `MCP_CONFORMANCE`. `A2A_TCK` is a checkout of A2A's official TCK, branch 1.0-dev, with its requirements in `.venv`.
-`LANGGRAPH_SDK_TESTS` is the folder `libs/sdk-py` of a checkout of LangGraph, with its packages and those of its tests in
-`.venv`. Its graphs need `deepagents` here, and its tests of RemoteGraph the port 2024.
+`LANGGRAPH_SDK_TESTS` is the folder `libs/sdk-py` of a checkout of LangGraph, with its packages and those of its tests
+in `.venv`. Its graphs need `deepagents` here, and its tests of RemoteGraph the port 2024.
 """
 
 import asyncio
