@@ -678,7 +678,7 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-FIRST = 19
+FIRST = 20
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A key has the collation "C", as in SQLite: it is compared by its bytes, whatever the database's language.

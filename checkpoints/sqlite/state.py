@@ -343,7 +343,7 @@ def put_write(connection: Connection, conflict: str, key: Sequence[Any], path: s
 
 # The tables of a SQLite file, and the scripts that bring an older database up to date.
 
-FIRST = 27
+FIRST = 28
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A call's result is stored with the call alone, that of a task with the task, and the scope of a call in a column: the
