@@ -118,6 +118,20 @@ def test_a_changed_prompt_shows_what_would_go_differently(shop: Service, visit: 
     expect(page).to_have_url(re.compile("#/[st]/"))
 
 
+def test_a_confirmation_says_first_what_it_may_cost(shop: Service, visit: Visit) -> None:
+    page, name = visit(shop, "#/backtests"), f"confirmed-{uuid4().hex[:6]}"
+    page.get_by_role("button", name="Run a backtest").click()
+    form = page.get_by_role("form", name="Run a backtest")
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("New prompt").fill("Be careless.")
+    form.get_by_label("Answer differing tasks five more times").check()
+    form.get_by_role("button", name="Show the cost").click()
+    expect(form.get_by_role("status")).to_contain_text("This answers 5 turns, with a confirmation up to 55.")
+    form.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".verdict")).to_be_visible()
+    assert shop.api.get(f"/api/backtests/{name}").json()["report"]["confirmation"]["groups"]
+
+
 def test_a_backtest_is_stopped(shop: Service, visit: Visit) -> None:
     page, name = visit(shop, "#/backtests"), f"slow-{uuid4().hex[:6]}"
     start(page, name, "Be slow.")

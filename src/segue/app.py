@@ -39,7 +39,7 @@ from .runtime.worker import Dispatch, Dispatching, Due, Worker
 
 if TYPE_CHECKING:
     from .runtime.graph_runs import GraphRuns, Graphs
-    from .testing.backtest import Backtest, BacktestOptions, UnfinishedTask
+    from .testing.backtest import Backtest, BacktestOptions, Cost, UnfinishedTask
 
 
 class App:
@@ -330,6 +330,12 @@ class App:
         from .testing.backtest import backtest
 
         return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
+
+    async def estimate_backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Cost":
+        """What such a backtest would cost, by what its tasks cost when they were recorded; nothing is answered."""
+        from .testing.backtest import estimate
+
+        return await estimate(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
 
     async def check_unfinished(
         self, task_ids: Sequence[str] | None = None, *, language: Language = "en"

@@ -122,6 +122,18 @@ def test_an_unchanged_agent_is_the_same_and_a_version_is_taken_by_name(client: h
     assert all([*each["report"]] == ["summary"] for each in listed)
 
 
+def test_a_cost_is_estimated_before_anything_is_answered(client: httpx.Client) -> None:
+    body = {"name": "cost", "agents": [{"agent_id": "shop", "version": "1"}], "confirm": True}
+    found = client.post("/api/backtests/estimate", json=body, headers=ALPHA)
+    assert found.status_code == 200, found.text
+    cost = found.json()
+    assert (cost["turns"], cost["most_turns"]) == (2, 22)
+    assert cost["text"].startswith("This answers 2 turns, with a confirmation up to 22.")
+    assert client.get("/api/backtests/cost", headers=ALPHA).status_code == 404
+    wrong = {"name": "cost", "agents": [{"agent_id": "nobody"}]}
+    assert client.post("/api/backtests/estimate", json=wrong, headers=ALPHA).status_code == 422
+
+
 def test_a_key_sees_its_own_sessions_and_backtests_only(client: httpx.Client) -> None:
     own = run(client, "own", headers=BETA, agents=CARELESS)
     assert [task["message"] for task in own["report"]["tasks"]] == ["A secret of beta's"]

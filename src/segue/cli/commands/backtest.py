@@ -301,12 +301,10 @@ def _ask_for(settings: Settings, limit: float, cost: "Cost") -> None:
     """Say what the backtest may cost, and above the limit go on only if the person wants that."""
     from ...prompts.catalogue import backtest_text
 
-    language, about = settings.ui_language, {"turns": cost.turns, "most": cost.most_turns, "tokens": cost.tokens}
-    name = "estimate" if cost.cost else "estimate_tokens"
-    print_note(backtest_text(name, language, cost=f"{cost.cost:.2f}", **about))
+    print_note(cost.describe(settings.ui_language))
     is_much = cost.cost > limit if cost.cost else cost.tokens > MANY_TOKENS and limit != float("inf")
     if is_much and stderr_console().is_terminal:
-        typer.confirm(backtest_text("go_on", language), abort=True, err=True)
+        typer.confirm(backtest_text("go_on", settings.ui_language), abort=True, err=True)
 
 
 def _written(made: "Backtest", folder: Path, language: str) -> list[Path]:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -230,6 +231,27 @@ async def start_backtest(
     if running:
         raise Problem(409, "BacktestRuns")
     return JsonResponse(await asyncio.to_thread(_view, folder, language_of(request.scope)), 202)
+
+
+class CostView(BaseModel):
+    """What a backtest will cost, estimated from what its tasks cost when they were recorded."""
+
+    turns: int = Field(description="turns that are answered")
+    most_turns: int = Field(description="the most turns, with a confirmation")
+    tokens: int = Field(description="for the most turns")
+    cost: float = Field(description="for the most turns; 0 where it is not known")
+    text: str = Field(description="the estimate in words")
+
+
+@router.post("/api/backtests/estimate", response_model=CostView)
+async def estimate_backtest(
+    body: BacktestRequest, service: ServiceDep, tenant: TenantDep, request: Request
+) -> JsonResponse:
+    """Estimate what such a backtest would cost; nothing is answered or stored."""
+    sessions = [await service.own_session(tenant, name) for name in dict.fromkeys(body.sessions)]
+    options = await asyncio.to_thread(options_of, body, service.app, service.agents, tenant)
+    cost = await service.app.estimate_backtest(*sessions, **options)
+    return JsonResponse({**asdict(cost), "text": cost.describe(language_of(request.scope))})
 
 
 @router.get("/api/backtests", response_model=Page[BacktestView])

@@ -3,7 +3,7 @@
 from .comparison import Difference, Effects, TaskReport, Verdict
 from .confirmation import Confirmation
 from .recording import Restored, UnfinishedTask, check_unfinished
-from .run import Backtest, BacktestOptions, Cost, backtest
+from .run import Backtest, BacktestOptions, Cost, backtest, estimate
 
 __all__ = [
     "Backtest",
@@ -18,4 +18,5 @@ __all__ = [
     "Verdict",
     "backtest",
     "check_unfinished",
+    "estimate",
 ]

@@ -180,6 +180,12 @@ class Cost:
     tokens: int
     cost: float
 
+    def describe(self, language: str) -> str:
+        """It in a sentence or two."""
+        name = "estimate" if self.cost else "estimate_tokens"
+        about = {"turns": self.turns, "most": self.most_turns, "tokens": self.tokens}
+        return backtest_text(name, language, cost=f"{self.cost:.2f}", **about)
+
 
 Progress = Callable[[int, int], None]
 """Hears how many tasks of how many are done."""
@@ -434,6 +440,23 @@ async def backtest(
     if options.get("ablate"):
         made = replace(made, unused=await _unused(made, setup, recording, turns, options))
     return made
+
+
+async def estimate(
+    storage: Storage,
+    registry: Registry,
+    modes: Mapping[str, ModeGraph],
+    session_ids: Sequence[str],
+    options: BacktestOptions,
+) -> Cost:
+    """What this backtest would cost; nothing is answered.
+
+    Raises:
+        UnknownThread, ConfigurationError.
+    """
+    recording = Recording(storage, chat_graph(modes).copy({"checkpointer": storage.saver()}))
+    turns = await _turns(recording, session_ids, options)
+    return _cost(turns, registry.changed(options.get("agents", ())), options)
 
 
 def sentences(prompt: str) -> list[str]:

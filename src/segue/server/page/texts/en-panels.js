@@ -315,6 +315,8 @@ export default {
   "backtest.otherName": "Model name",
   "backtest.steps": "Compare each decision on its own",
   "backtest.baseline": "Run the current agent as well, to tell changes from chance",
+  "backtest.confirm": "Answer differing tasks five more times, to tell changes from chance",
+  "backtest.estimate": "Show the cost",
   "backtest.nothingRan": "No tool ran: calls were answered with recorded results.",
   "backtest.unused": "{agent} answered none of these tasks, so changing it makes no difference here. Choose the agent that answered them.",
   "backtest.recorded": "This run used the recorded replies. It shows changed tools, not a changed prompt or model.",

@@ -315,6 +315,8 @@ export default {
   "backtest.otherName": "模型名称",
   "backtest.steps": "逐个比较每个决定",
   "backtest.baseline": "同时运行当前智能体，以排除随机波动",
+  "backtest.confirm": "把有差异的任务再回答五次，以区分改变与偶然",
+  "backtest.estimate": "查看费用",
   "backtest.nothingRan": "没有运行任何工具：调用由录制的结果应答。",
   "backtest.unused": "没有任务由 {agent} 回答，因此它的改动在此看不出差别。请选择回答它们的智能体。",
   "backtest.recorded": "使用的是录制的回复。它们能显示工具的改动，但不能显示提示词或模型的改动。",

@@ -24,17 +24,18 @@ export function BacktestForm({ names, started, close }) {
 /** @param {string} name @param {string} agent */
 const newForm = (name, agent) => ({
   ...{ name, agent, period: "7d", sample: "50", prompt: "", model: "", other: "" },
-  ...{ steps: false, baseline: false },
+  ...{ steps: false, baseline: false, confirm: false },
 });
 
 /** @param {ReturnType<typeof newForm>} form */
-function bodyOf({ name, agent, period, sample, prompt, model, other, steps, baseline }) {
+function bodyOf({ name, agent, period, sample, prompt, model, other, steps, baseline, confirm }) {
   const named = model === OTHER ? other.trim() : model;
   const changed = { agent_id: agent, ...(prompt.trim() && { prompt }), ...(named && { model: named }) };
   return {
     ...{ name, since: period === "all" ? "" : period, sample: Number(sample), agents: [changed] },
     ...(steps && { steps }),
     ...(baseline && { baseline }),
+    ...(confirm && { confirm }),
   };
 }
 
@@ -46,14 +47,17 @@ function Fields({ models, names, started, close }) {
   const usual = store.agents.value.find((agent) => agent.default)?.agent_id ?? "";
   const [form, setForm] = useState(() => newForm(newName("backtest", names), usual));
   const [isBusy, setBusy] = useState(false);
-  const set = (/** @type {object} */ change) => setForm({ ...form, ...change });
+  const [estimate, setEstimate] = useState("");
+  const set = (/** @type {object} */ change) => void (setForm({ ...form, ...change }), setEstimate(""));
   const input = (/** @type {string} */ field) => (/** @type {any} */ event) => set({ [field]: event.target.value });
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
-    const begun = await attempt(() => send("POST", "/api/backtests", bodyOf(form)));
+    if (form.confirm && !estimate) {
+      const cost = await attempt(() => send("POST", "/api/backtests/estimate", bodyOf(form)));
+      if (cost) setEstimate(cost.text);
+    } else if (await attempt(() => send("POST", "/api/backtests", bodyOf(form)))) started(form.name);
     setBusy(false);
-    if (begun) started(form.name);
   };
   return html`<form class="form" aria-label=${t("backtests.run")} onSubmit=${submit}>
     <label>
@@ -85,8 +89,13 @@ function Fields({ models, names, started, close }) {
       set=${(/** @type {boolean} */ steps) => set({ steps })} />
     <${Check} label=${t("backtest.baseline")} value=${form.baseline}
       set=${(/** @type {boolean} */ baseline) => set({ baseline })} />
+    <${Check} label=${t("backtest.confirm")} value=${form.confirm}
+      set=${(/** @type {boolean} */ confirm) => set({ confirm })} />
+    ${estimate && html`<p role="status">${estimate}</p>`}
     <div class="decisions">
-      <button type="submit" class="primary" disabled=${isBusy}>${t("rehearsal.start")}</button>
+      <button type="submit" class="primary" disabled=${isBusy}>
+        ${t(form.confirm && !estimate ? "backtest.estimate" : "rehearsal.start")}
+      </button>
       <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
     </div>
   </form>`;
