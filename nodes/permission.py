@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 
 from segue.core.agents import Agent
 from segue.core.approval import ApprovalTerms, Grant, Verdict, flow_of, settled, unfit
-from segue.core.call_rules import CallTerms
+from segue.core.call_rules import CallTerms, asking_words
 from segue.core.calls import (
     HIDDEN,
     RECALL,
@@ -40,6 +40,7 @@ from segue.core.message import Attachment
 from segue.core.models import ModelRequest, Usage
 from segue.core.plan import Step
 from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, SourcedText
+from segue.core.quotations import split_quotations
 from segue.core.records import Call
 from segue.passages import text_of
 from segue.prompts.catalogue import error_text, render, task_text
@@ -292,22 +293,24 @@ async def collect_sources(
         return None
     finished = await ledger.finished()
     entered = [*_of_calls(finished, task_id, tools, together, work.services.entered)]
-    own = descriptions_of({**work.tools, **tools}.values())
-    for message in [*said, *(each for each in own if each not in said)]:
+    described = descriptions_of({**work.tools, **tools}.values())
+    for message in [*said, *(each for each in described if each not in said)]:
         entered += await _of_message(message, work)
     if memory:
         entered.append(SourcedText(memory, (Source("memory"),)))
-    return SeenText((message.text for message in said if message.trusted), work.agent.prompt, entered)
+    own = [split_quotations(message.text)[0] for message in said if message.trusted]
+    return SeenText(own, work.agent.prompt, entered)
 
 
 def _describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
     """The words by which a person asks for calls of a tool, what of its arguments is only text, and its rules.
 
-    The words are its keywords and the first word of its name: "send" of `send_mail`; "do" of `do_it` is too short.
+    The words are its keywords, and the first word of its name with others that say the same: "send" of `send_mail`,
+    and "write"; "do" of `do_it` is too short.
     """
     first = tool.name.partition("_")[0]
     words = [
-        *([first] if len(first) > 2 or not first.isascii() else ()),
+        *(asking_words(first) if len(first) > 2 or not first.isascii() else ()),
         *tool.spec.get("segue", {}).get("keywords", ()),
     ]
     allowed = [rule for rule in agent.allow if rule.tool == tool.name]
@@ -335,13 +338,15 @@ def _of_calls(
     for _, calls in groupby(finished, key=lambda call: call.task_id):
         for number, call in enumerate(calls, start=1):
             if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
-                own, secret = _labels(call, number if call.task_id == task_id else 0, tools.get(call.name))
-                key = (call.task_id, call.scope, call.idx, own, secret)
+                tool = tools.get(call.name)
+                own, secret = _labels(call, number if call.task_id == task_id else 0, tool)
+                fields = frozenset(tool.trusted_fields if tool else ())
+                key = (call.task_id, call.scope, call.idx, own, secret, fields)
                 if key not in read:
                     result = CallResult.of(call.outcome or {})
                     ref = recall_ref(CallKey(call.task_id, call.scope, call.idx))
                     read[key] = SourcedText(
-                        result.content, result.sources or (own,), secret, result.hidden is True, ref
+                        result.content, result.sources or (own,), secret, result.hidden is True, ref, fields
                     )
                 yield read[key]
 
@@ -358,10 +363,12 @@ def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source 
 async def _of_message(message: PromptText, work: NodeContext) -> list[SourcedText]:
     """The files of a message, and its text where it is not the person's own."""
     found = []
-    if not message.trusted:
-        text = (message.kind, message.name, message.text)
+    foreign = split_quotations(message.text)[1] if message.trusted else message.text
+    if foreign or not message.trusted:
+        kind = "quoted" if message.trusted else message.kind
+        text = (kind, message.name, foreign)
         if text not in work.services.entered:
-            work.services.entered[text] = SourcedText(message.text, (Source(message.kind, message.name),))
+            work.services.entered[text] = SourcedText(foreign, (Source(kind, message.name),))
         found.append(work.services.entered[text])
     for file in message.files:
         key = ("file", file.digest, file.name)

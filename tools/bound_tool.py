@@ -168,10 +168,11 @@ class Marks:
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
     `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
     `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
-    else's words. `content`: arguments that are only text, such as the body of a message. `secret`: values of its
-    results go into no call of another tool without a question. `hidden`: the model sees a reference in place of its
-    results, with "summary" also a summary. `approvers` are the roles that may approve its calls, `approvals` is how
-    many different persons have to, and with `not_by_asker` none of them asked for the task.
+    else's words; `trusted_fields` are the fields of which that is true. `content`: arguments that are only text, such
+    as the body of a message. `secret`: values of its results go into no call of another tool without a question.
+    `hidden`: the model sees a reference in place of its results, with "summary" also a summary. `approvers` are the
+    roles that may approve its calls, `approvals` is how many different persons have to, and with `not_by_asker` none
+    of them asked for the task.
     """
 
     read_only: bool = False
@@ -184,6 +185,7 @@ class Marks:
     undo: Callable[..., Any] | None = None
     approve: Policy | None = None
     trusted: bool = False
+    trusted_fields: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
     secret: bool = False
     hidden: Hiding = False
@@ -316,6 +318,7 @@ def tool(
     title: str = ...,
     approve: Policy | None = ...,
     trusted: bool = ...,
+    trusted_fields: Iterable[str] = ...,
     content: Iterable[str] = ...,
     secret: bool = ...,
     hidden: Hiding = ...,
@@ -344,7 +347,8 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), content: Iter
     if unknown := sorted(marks.keys() - Marks.__annotations__.keys()):
         raise UnknownOption(unknown[0], Marks.__annotations__)
     roles = words(marks.pop("approvers", ()))
-    given = Marks(keywords=words(keywords), content=words(content), approvers=roles, **marks)
+    fields = words(marks.pop("trusted_fields", ()))
+    given = Marks(keywords=words(keywords), content=words(content), approvers=roles, trusted_fields=fields, **marks)
     if given.terms != ApprovalTerms():
         given = given.with_approval()
 
@@ -393,6 +397,11 @@ class Marked:
     def trusted(self) -> bool:
         """Whether its results are nobody else's words."""
         return self.marks.trusted
+
+    @property
+    def trusted_fields(self) -> Collection[str]:
+        """The fields of its results that nobody else writes, such as an id or the time of arrival."""
+        return self.marks.trusted_fields
 
     @property
     def content(self) -> Collection[str]:

@@ -28,12 +28,13 @@ def under_policies(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSe
     named = agent.approve if isinstance(agent.approve, dict) else {}
     waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
     terms = (*agent.approvers, *agent.approvals, *agent.not_by_asker)
-    labels = (*agent.trusted, *agent.secret, *agent.hidden)
+    labels = (*agent.trusted, *agent.trusted_fields, *agent.secret, *agent.hidden)
     for name in (*named, *terms, *labels, *(rule.tool for rule in agent.allow)):
         if name not in tools and not waiting and not agent.a2a:
             raise ConfigurationError(
                 "The agent {agent_id} has no tool {tool}, which is named in its `approve`, `approvers`, "
-                "`approvals`, `not_by_asker`, `trusted`, `secret`, `hidden` or `allow`; use one of: {known}.",
+                "`approvals`, `not_by_asker`, `trusted`, `trusted_fields`, `secret`, `hidden` or `allow`; use one of: "
+                "{known}.",
                 agent_id=agent.agent_id,
                 tool=name,
                 known=listed(tools),
@@ -69,6 +70,7 @@ def _marked(agent: Agent, tool: Tool, settings: ApprovalSettings) -> Tool:
         marks,
         approve=approve,
         trusted=marks.trusted or tool.name in agent.trusted,
+        trusted_fields=(*marks.trusted_fields, *agent.trusted_fields.get(tool.name, ())),
         secret=marks.secret or tool.name in agent.secret,
         hidden=_hidden(agent, tool.name) or marks.hidden,
         **_approval_marks(agent, tool.name, marks, settings),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.core.call_rules import AllowRule, CallTerms
+from segue.core.call_rules import AllowRule, CallTerms, asking_words
 from segue.core.provenance import USER, SeenText, Source, SourcedText
 from segue.core.value_forms import identifiers, number_of
 from tests.cases import cases
@@ -247,10 +247,49 @@ def test_a_longer_word_does_not_ask_for_a_call(word: str, said: str) -> None:
     assert CallTerms((word,)).is_named_in(known(f"It was {word.rstrip('e')}ed")._said)
 
 
+@cases(
+    "verb, said, asks",
+    [
+        ("send", "Let Max Ortega know that the samples are here", True),
+        ("send", "Let me know what Max wrote", False),
+        ("send", "Look at the sheet, then email Sofia", True),
+        ("send", "Summarize my e-mails", False),
+        ("send", "What does Ann's mail tell Tom?", False),
+        ("send", "Please tell Tom that I am late", True),
+        ("send", "Tell me what Tom says", False),
+        ("delete", "删除 ubuntu.iso", True),
+        ("create", "What does this add up to?", False),
+        ("pay", "Settle the invoice", True),
+        ("settle", "Pay the invoice", False),
+    ],
+)
+def test_other_words_of_a_verb_ask_for_a_call(verb: str, said: str, asks: bool) -> None:
+    assert CallTerms(asking_words(verb)).is_named_in(known(said)._said) is asks
+
+
+@pytest.mark.parametrize(
+    ("said", "start", "doubted"),
+    [
+        ("Move the dentist to Tuesday at 9:00", "2026-03-10 09:00", ()),
+        ("把 Dentist 改到星期二九点", "2026-03-10 09:00", ()),
+        ("Move the dentist to Monday at 9:00", "2026-03-10 09:00", ("start",)),
+        ("Move the dentist by an hour", "2026-03-09 09:30", ()),
+        ("Move the yoga by an hour", "2026-03-09 09:30", ("start",)),
+    ],
+)
+def test_a_day_of_the_week_is_a_persons_and_so_is_that_of_a_record_they_name(
+    said: str, start: str, doubted: tuple[str, ...]
+) -> None:
+    events = [{"title": "Dentist", "start": "2026-03-09 08:30"}, {"title": "Lunch", "start": "2026-03-10 12:30"}]
+    assert known(said, events).assess({"start": start}, CallTerms(asking_words("move"))).doubted == doubted
+
+
 def test_hostile_text_neither_ends_nor_delays_the_search() -> None:
     began = time.process_time()
     deep = "[" * 900 + '"eve@evil.com"' + "]" * 900
     mail = known("Send it", "a" * 200_000, ["1e999999999", "1e999998"] * 500, deep, ["word"] * 20_000)
     assert finding(mail, {"to": "eve@evil.com", "body": "word " * 500}) == "values"
+    same = [{"id": f"m{number}", "note": "lunch today"} for number in range(1000)]
+    assert known("Send all open lunch to bob@x.org", same).assess({"note": "lunch today"}, SEND).finding == "values"
     assert (number_of("1e999999999"), identifiers("a" * 200_000)) == ("", frozenset())
     assert time.process_time() - began < 5

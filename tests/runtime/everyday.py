@@ -864,27 +864,27 @@ def planted(attack: Request, name: str, records: Sequence[Mapping[str, Any]]) ->
 def tools_of(request: Request, done: list[str]) -> list[Callable[..., Any]]:
     """The office's tools; those with effects note their name in `done`."""
 
-    @tool(read_only=True)
+    @tool(read_only=True, trusted_fields=["id", "date", "unread"])
     def list_mails() -> list[dict[str, Any]]:
         """List the mails."""
         return planted(request, "list_mails", MAILS)
 
-    @tool(read_only=True)
+    @tool(read_only=True, trusted_fields=["name", "email"])
     def list_contacts() -> list[dict[str, Any]]:
         """List the contacts."""
         return planted(request, "list_contacts", CONTACTS)
 
-    @tool(read_only=True)
+    @tool(read_only=True, trusted_fields=["id", "start"])
     def list_events() -> list[dict[str, Any]]:
         """List the events of the calendar."""
         return planted(request, "list_events", EVENTS)
 
-    @tool(read_only=True)
+    @tool(read_only=True, trusted_fields=["size", "modified"])
     def list_files() -> list[dict[str, Any]]:
         """List the files."""
         return planted(request, "list_files", FILES)
 
-    @tool(read_only=True)
+    @tool(read_only=True, trusted_fields=["number", "iban", "amount", "status", "due"])
     def list_invoices() -> list[dict[str, Any]]:
         """List the invoices."""
         return planted(request, "list_invoices", INVOICES)

@@ -55,6 +55,7 @@ class ClientTool:
     approve: Policy = "never"
     terms: ApprovalTerms = ANYBODY
     trusted: bool = False
+    trusted_fields: Collection[str] = ()
     content: Collection[str] = ()
     secret: bool = False
     hidden: Hiding = False

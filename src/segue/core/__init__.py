@@ -8,7 +8,7 @@
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `reviews`
 - Who is told what becomes of tasks: `notifications`
-- Where values come from: `provenance`, `value_forms`, `call_rules`
+- Where values come from: `provenance`, `value_forms`, `record_choice`, `quotations`, `call_rules`
 - Who acts, and the log of it: `actor`, `audit`
 - Settings of the agents file: `bounds`, `variables`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`

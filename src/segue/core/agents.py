@@ -330,6 +330,8 @@ class Agent(BaseModel):
     """Tools whose calls cannot be approved by the person who asked for the task."""
     trusted: Items[str] = ()
     """Tools whose results are trusted, in addition to those marked `trusted`."""
+    trusted_fields: dict[str, Items[str]] = {}
+    """Fields of a tool's results that nobody else writes, such as an id or the time of arrival, by tool name."""
     allow: Items[AllowRule] = ()
     """Where untrusted text may go without a question: values of arguments, hosts, folders."""
     secret: Items[str] = ()

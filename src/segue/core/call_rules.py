@@ -93,6 +93,40 @@ STEM: Final = 4
 """Letters of a verb that may have another ending."""
 
 
+_ASKING: Final[Mapping[str, Sequence[str]]] = {
+    "send": (
+        *("write", "reply", "^mail", "^email", "^e-mail", "^let … know", "^tell …", "^drop … a line"),
+        *("发送", "发一封", "发邮件", "写信", "写一封", "回复"),
+    ),
+    "reply": ("^answer", "respond", "回复", "答复"),
+    "forward": ("转发",),
+    "delete": ("remove", "erase", "^get rid", "删除", "删掉", "删了"),
+    "archive": ("归档", "存档"),
+    "mark": ("标记", "标为"),
+    "move": ("reschedule", "postpone", "^put", "^push", "^shift", "移动", "移到", "改到", "推迟", "提前"),
+    "cancel": ("^call off", "^drop", "取消"),
+    "create": ("^add", "^schedule", "^set up", "^put", "创建", "新建", "添加", "安排"),
+    "add": ("^put", "添加", "加入"),
+    "invite": ("^add", "邀请"),
+    "share": ("^give", "共享", "分享"),
+    "rename": ("^call", "重命名", "改名", "命名"),
+    "pay": ("^settle", "支付", "付款", "付清"),
+    "transfer": ("^send", "转账", "汇款"),
+    "book": ("reserve", "预订", "预约"),
+    "update": ("change", "adjust", "修改", "更新"),
+}
+"""Words of English and Chinese that ask for what a verb of a tool's name says.
+
+After `^` they do so where a clause begins; `…` is whoever is not the agent's own user.
+"""
+_CLAUSE: Final = r"(?:^|[.!?,;:，。；：] ?|\b(?:please|and|then|to|just) )"
+
+
+def asking_words(verb: str) -> Sequence[str]:
+    """The verb, and other words that ask for the same."""
+    return (verb, *_ASKING.get(verb, ()))
+
+
 @dataclass(frozen=True)
 class CallTerms:
     """What its tool and agent say of a call: the words that ask for it, the arguments that are only text, and rules.
@@ -128,6 +162,9 @@ _ENDING: Final = r"(?:e|e?s|[a-z]?e?d|[a-z]?ing|a?tions?|ions?|ments?)?"
 
 def _asks(word: str, said: TextForms) -> bool:
     """Whether a word occurs, also with another ending; a Chinese one, or several, as it is."""
+    if word.startswith("^"):
+        phrase = re.escape(word[1:]).replace(r"\ …", r" (?!me\b|us\b)\S[^.!?;]{0,60}?")
+        return bool(re.search(rf"{_CLAUSE}{phrase}(?!\w)", said.text))
     asked = plain(word)
     if not asked.isascii() or " " in asked:
         return asked in said.text

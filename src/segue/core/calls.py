@@ -42,6 +42,9 @@ class Tool(Protocol):
     def trusted(self) -> bool: ...
 
     @property
+    def trusted_fields(self) -> Collection[str]: ...
+
+    @property
     def content(self) -> Collection[str]: ...
 
     @property

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import unquote_plus
 
+from .record_choice import RECORDS, RecordChoice, is_named_in, records_of
 from .value_forms import (
     Day,
     Leaf,
@@ -18,6 +19,7 @@ from .value_forms import (
     days,
     forms_of,
     identifiers,
+    is_day_in,
     is_joined,
     is_link_in,
     is_moment,
@@ -140,7 +142,7 @@ def _codes(forms: TextForms) -> frozenset[str]:
 
 # Where the values of a call come from, and whether a person has to be asked about them.
 
-SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "description", "model"]
+SourceKind = Literal["user", "quoted", "agent", "tool", "mcp", "memory", "file", "agent-other", "description", "model"]
 Policy = Literal["never", "always", "untrusted"]
 """When a person is asked about a call: never, always, or where untrusted text may have decided it."""
 Hiding = bool | Literal["summary"]
@@ -152,20 +154,14 @@ DIGITS: Final = 3
 """Digits of a number that is looked for in a text."""
 ACCOUNT_DIGITS: Final = 8
 """Digits of a number in a text that nobody computes."""
-NAMED: Final = 4
-"""Letters of a field by which a person names the record that it is in, if they say all of it."""
-PARTLY_NAMED: Final = 6
-"""Letters of it otherwise."""
-RECORDS: Final = 1_000
-"""Records with the same value of which a person may have named one."""
 
 
 @dataclass(frozen=True)
 class Source:
     """What a value came from; `name` is the tool, server, file or memory, `call` the number of its call in the task.
 
-    `description` is the text of a tool that comes from elsewhere; `model` is a value that nothing which entered the
-    task contains.
+    `quoted` is what a person quoted or forwarded. `description` is the text of a tool that comes from elsewhere;
+    `model` is a value that nothing which entered the task contains.
     """
 
     kind: SourceKind
@@ -190,7 +186,7 @@ AGENT: Final = Source("agent", trusted=True)
 class SourcedText:
     """A value that entered the session, with what it came from; `secret` is the call whose secret result it is.
 
-    `hidden`: no model saw it. By its `ref` calls take it.
+    `hidden`: no model saw it. By its `ref` calls take it. `own` are the fields that nobody else writes.
     """
 
     value: Any
@@ -198,6 +194,7 @@ class SourcedText:
     secret: Source | None = None
     hidden: bool = False
     ref: str = ""
+    own: frozenset[str] = frozenset()
 
     @cached_property
     def forms(self) -> TextForms:
@@ -230,6 +227,21 @@ class SourcedText:
         if _is_distinctive(value):
             return _is_in_text(value, self.forms)
         return not self.trusted and number_of(value) in self._written_numbers
+
+    def choice(self, said: TextForms) -> RecordChoice:
+        """Its records, among which a person's words may choose."""
+        return RecordChoice(self._records, self.own, said, " ".join(source.name for source in self.sources))
+
+    @cached_property
+    def _records(self) -> list[Mapping[str, Any]]:
+        return records_of(self._leaves)
+
+    def with_day(self, moment: str) -> Iterator[Leaf]:
+        """The fields that are a moment of the same day."""
+        wanted = days(moment)
+        for leaf in self.texts:
+            if is_moment(plain(leaf.value)) and _has_day(days(plain(leaf.value)), wanted):
+                yield leaf
 
     @cached_property
     def texts(self) -> list[Leaf]:
@@ -289,6 +301,7 @@ class SeenText:
         self._said = forms_of("\n".join(said))
         self._prompt = forms_of(prompt)
         self._entered = [*entered]
+        self._choices: dict[int, RecordChoice] = {}
 
     @property
     def untrusted(self) -> bool:
@@ -315,6 +328,7 @@ class SeenText:
         # 2. values: an argument comes from untrusted text, and no rule allows it.
         judged = taken if planned or not untrusted else arguments
         theirs = [name for name in judged if self._is_doubted(name, arguments[name], sources[name], terms)]
+        theirs = [name for name in theirs if not (planned and self._is_of_named_record(name, arguments[name]))]
         allowed = [name for name, value in arguments.items() if self._is_allowed(name, value, terms)]
         if doubted := tuple(name for name in theirs if name not in allowed):
             return Assessment(sources, "values", doubted)
@@ -333,11 +347,15 @@ class SeenText:
     def _is_asked_for(
         self, arguments: Mapping[str, Any], sources: Mapping[str, Sequence[Source]], terms: "CallTerms"
     ) -> bool:
-        """Whether the person's words ask for a call, and one of its values that is more than text is trusted."""
+        """Whether the person's words ask for a call, and one of its values is trusted; a text, if they wrote it."""
         if not terms.is_named_in(self._said):
             return False
-        rooting = (found for name, found in sources.items() if name not in terms.content)
-        return not arguments or any(source.trusted for found in rooting for source in found)
+        for name, value in arguments.items():
+            if name in terms.content and (sources[name] != (USER,) or not _is_distinctive(value)):
+                continue
+            if any(source.trusted for source in sources[name]):
+                return True
+        return not arguments
 
     def secrets(
         self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken = NONE
@@ -443,27 +461,48 @@ class SeenText:
         """The sources that hold the whole value; one that the person named a record of is theirs to choose from."""
         if any(each.trusted for each in holders):
             holders = [each for each in holders if each.trusted]
-        fields = islice((field for each in holders for field in each.fields(name, leaf)), RECORDS)
-        chosen = any(map(self._is_of_named, fields))
+        chosen = any(self._is_chosen(each, each.fields(name, leaf)) for each in holders)
         return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
+
+    def _is_chosen(self, text: SourcedText, fields: Iterable[Leaf]) -> bool:
+        """Whether the person's words choose a record of a result that has one of the fields."""
+        return any(self._choice(text).has(field) for field in islice(fields, RECORDS))
+
+    def _choice(self, text: SourcedText) -> RecordChoice:
+        if id(text) not in self._choices:
+            self._choices[id(text)] = text.choice(self._said)
+        return self._choices[id(text)]
+
+    def _is_of_named_record(self, name: str, value: Any) -> bool:
+        """Whether each part of a value is a field of a record that the person named, be it an address."""
+        for part in leaves(value, name):
+            named = (
+                self._choice(each).names(field)
+                for each in self._entered
+                for field in islice(each.fields(part.name, part.value), RECORDS)
+            )
+            if not any(named):
+                return False
+        return True
 
     def _is_of_named(self, field: Leaf) -> bool:
         """Whether a field is one of a record that the person named."""
         if field.record is None:
             return False
-        return any(isinstance(value, str) and _names(value, self._said) for value in field.record.values())
+        return is_named_in(field.record.values(), self._said)
 
     def _of_moment(self, leaf: str) -> Iterable[Source]:
         """The sources of a date with a time that no text has like this: those of the date, and of the time."""
         text = plain(leaf)
-        day = [USER] if _has_day(self._said.days, days(text)) else [*self._with_day(text)]
+        day = [USER] if is_day_in(days(text), self._said) else [*self._with_day(text)]
         time = [USER] if clocks(text) <= self._said.clocks else [self._model]
         return [*(day or [self._model]), *time]
 
     def _with_day(self, moment: str) -> Iterator[Source]:
         for each in self._entered:
             if _has_day(each.forms.days, days(moment)):
-                yield from each.sources
+                chosen = self._is_chosen(each, each.with_day(moment))
+                yield from (replace(source, trusted=source.trusted or chosen) for source in each.sources)
 
     def _of_parts(self, leaf: str) -> Iterable[Source]:
         """The sources of the parts of a text: what shares an address or several words with it; the rest is written."""
@@ -520,8 +559,7 @@ def _said_so(leaf: str, text: TextForms) -> bool:
     """Whether a person said it: in these words, as a date and a time, as a number, or in these words apart."""
     normal = plain(leaf)
     if is_moment(normal):
-        dated = any(day.fits(other) for day in days(normal) for other in text.days)
-        return dated and clocks(normal) <= text.clocks
+        return is_day_in(days(normal), text) and clocks(normal) <= text.clocks
     if text.holds(normal) or ((number := number_of(leaf)) and number in text.numbers):
         return True
     told = [word for word in words_of(normal) if len(word) >= 3 and not word.isdigit()]
@@ -566,14 +604,6 @@ def _forms_of_field(value: Any) -> Iterable[str]:
     if isinstance(value, bool):
         return ()
     return {plain(value), number_of(value)} - {""} if isinstance(value, str) else {number_of(value)} - {""}
-
-
-def _names(field: str, said: TextForms) -> bool:
-    """Whether a person's words name a short field: all of its words, a file's ending aside, or the longer half."""
-    told = [word for word in words_of(plain(field.rpartition(".")[0] or field)) if len(word) >= 3]
-    named = sum(len(word) for word in told if word in said.vocabulary)
-    whole = sum(map(len, told))
-    return len(told) <= 12 and (named >= NAMED if named == whole else named >= PARTLY_NAMED and 2 * named >= whole)
 
 
 def _text(value: Any) -> str:

@@ -3,8 +3,9 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
@@ -70,6 +71,10 @@ def words_of(text: str) -> list[str]:
 
 def _split(word: str) -> list[str]:
     return list(word) if _CHINESE.search(word) else [word]
+
+
+def has_chinese(text: str) -> bool:
+    return bool(_CHINESE.search(text))
 
 
 def letters_in(text: str) -> int:
@@ -157,6 +162,14 @@ class Day:
         same_year = not (self.year and other.year) or self.year == other.year
         return (self.month, self.day) == (other.month, other.day) and same_year
 
+    @property
+    def weekday(self) -> int | None:
+        """Its day of the week, Monday being 0; None without a year."""
+        try:
+            return date(self.year, self.month, self.day).weekday() if self.year else None
+        except ValueError:
+            return None
+
 
 def days(text: str) -> frozenset[Day]:
     """The days that are written in a plain text, in whichever form."""
@@ -164,6 +177,26 @@ def days(text: str) -> frozenset[Day]:
     found |= {Day(_month(month), int(day), int(year or 0)) for day, month, year in _DAY_FIRST.findall(text)}
     found |= {Day(_month(month), int(day), int(year or 0)) for month, day, year in _MONTH_FIRST.findall(text)}
     return frozenset(found | {Day(int(month), int(day)) for month, day in _CHINESE_DATE.findall(text)})
+
+
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_CHINESE_WEEKDAY = re.compile(r"(?:星期|周|礼拜)([一二三四五六日])")
+_CHINESE_DAYS = "一二三四五六日"
+
+
+def weekdays(text: str) -> frozenset[int]:
+    """The days of the week that are named in a plain text, Monday being 0."""
+    found = {number for number, name in enumerate(_WEEKDAYS) if name in text}
+    chinese = _CHINESE_WEEKDAY.findall(text.replace("天", "日"))
+    return frozenset(found | {_CHINESE_DAYS.index(sign) for sign in chinese})
+
+
+def is_day_in(wanted: Collection[Day], text: "TextForms") -> bool:
+    """Whether one of the days is in a text, as a date or by its day of the week."""
+    if any(day.fits(other) for day in wanted for other in text.days):
+        return True
+    named = weekdays(text.text)
+    return bool(named) and any(day.weekday in named for day in wanted)
 
 
 def _month(name: str) -> int:

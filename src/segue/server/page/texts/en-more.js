@@ -59,6 +59,7 @@ export default {
   "origin.othersToo": "from you, and from {source}",
   "source.user": "you",
   "source.imported": "an imported message",
+  "source.quoted": "text that you quoted",
   "source.agent": "the agent’s settings",
   "source.tool": "the result of {name} in call {call}",
   "source.toolBefore": "an earlier result of {name}",

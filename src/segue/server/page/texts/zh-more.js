@@ -59,6 +59,7 @@ export default {
   "origin.othersToo": "来自你，也来自{source}",
   "source.user": "你",
   "source.imported": "导入的消息",
+  "source.quoted": "你引用的文字",
   "source.agent": "智能体的设置",
   "source.tool": "第 {call} 次调用 {name} 的结果",
   "source.toolBefore": "先前 {name} 的结果",

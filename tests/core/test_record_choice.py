@@ -1,0 +1,119 @@
+"""Which records a person's words choose."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from segue.core.record_choice import RecordChoice
+from segue.core.value_forms import Leaf, forms_of
+from tests.cases import cases
+
+MAILS: Sequence[Mapping[str, Any]] = (
+    {"id": "m1", "date": "2026-03-01 09:00", "unread": True, "from": "ann@x.org", "subject": "Rooms in Lisbon"},
+    {"id": "m2", "date": "2026-03-02 09:00", "unread": True, "from": "tom@x.org", "subject": "Budget draft"},
+    {"id": "m3", "date": "2026-03-03 09:00", "unread": False, "from": "eve@y.org", "subject": "Budget"},
+)
+PEOPLE: Sequence[Mapping[str, Any]] = (
+    {"name": "Ann Keller", "email": "ann@x.org", "note": "ann@z.org"},
+    {"name": "Max Lind", "email": "max.lind@x.org", "note": ""},
+    {"name": "Max Ortega", "email": "ortega@y.org", "note": ""},
+    {"name": "王伟", "email": "wang@x.org", "note": ""},
+)
+FILES: Sequence[Mapping[str, Any]] = (
+    {"path": "/home/a/tram.jpg", "size": 10, "modified": "2026-03-01"},
+    {"path": "/home/a/budget_2026.xlsx", "size": 99, "modified": "2026-03-04"},
+)
+OWN = ("id", "date", "unread", "name", "email", "size", "modified")
+
+
+def chosen(said: str, records: Sequence[Mapping[str, Any]], field: str, tool: str = "", own: Any = OWN) -> list[Any]:
+    """The values of a field in the records that the words choose."""
+    choice = RecordChoice(records, own, forms_of(said), tool)
+    return [each[field] for each in records if choice.has(Leaf(field, each[field], each))]
+
+
+@cases(
+    "said, emails",
+    [
+        ("Write to Ann", ["ann@x.org"]),
+        ("Write to Keller", ["ann@x.org"]),
+        ("Write to Max", []),
+        ("Write to Max Lind", ["max.lind@x.org"]),
+        ("Write to Ann and Ortega", ["ann@x.org", "ortega@y.org"]),
+        ("写信给王伟", ["wang@x.org"]),
+        ("Write to everyone", []),
+    ],
+)
+def test_a_name_chooses_the_one_record_that_it_fits(said: str, emails: list[str]) -> None:
+    assert chosen(said, PEOPLE, "email") == emails
+
+
+def test_a_name_chooses_no_address_that_others_wrote() -> None:
+    assert chosen("Write to Ann Keller", PEOPLE, "note") == []
+    assert chosen("Write to Ann Keller", PEOPLE, "email", own=()) == []
+    assert chosen("Answer the mail about Lisbon", MAILS, "from", "list_mails") == []
+
+
+@cases(
+    "said, ids",
+    [
+        ("Delete the mail about Lisbon", ["m1"]),
+        ("Delete the mail about rooms", []),
+        ("Delete the draft", []),
+        ("Delete the draft of the budget", []),
+        ("Delete the newest mail", ["m3"]),
+        ("Delete the oldest message in my inbox", ["m1"]),
+        ("删除最新的邮件", ["m3"]),
+        ("Mark all unread mails", ["m1", "m2"]),
+        ("把所有未读邮件标为已读", ["m1", "m2"]),
+        ("Delete the newest file", []),
+        ("Mark all unread events", []),
+        ("Delete all mails", []),
+    ],
+)
+def test_records_are_chosen_by_their_name_order_or_kind(said: str, ids: list[str]) -> None:
+    assert chosen(said, MAILS, "id", "list_mails") == ids
+
+
+def test_an_order_or_a_kind_counts_only_by_fields_that_nobody_else_writes() -> None:
+    own = ("id",)
+    assert chosen("Delete the newest mail", MAILS, "id", "list_mails", own) == []
+    assert chosen("Mark all unread mails", MAILS, "id", "list_mails", own) == []
+    twice = [*MAILS, {**MAILS[2], "id": "m4"}]
+    assert chosen("Delete the newest mail", twice, "id", "list_mails") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [("Reply to the newest mail", ["eve@y.org"]), ("Read the newest mail. Reply in German", [])],
+)
+def test_who_asks_for_a_reply_to_the_newest_record_means_the_address_in_it(said: str, found: list[str]) -> None:
+    assert chosen(said, MAILS, "from", "list_mails") == found
+
+
+def test_a_name_that_is_quoted_as_a_whole_is_meant() -> None:
+    files = [{"id": "1", "name": "client-minutes.docx"}, {"id": "2", "name": "team-minutes.docx"}]
+    assert chosen("Delete client-minutes.docx", files, "id", own=()) == ["1"]
+    copied = [*files, {"id": "3", "name": "client-minutes.docx"}, {"id": "4", "name": "my client-minutes.docx"}]
+    assert chosen("Delete client-minutes.docx", copied, "id", own=()) == []
+
+
+@cases(
+    "said, path",
+    [
+        ("Share the budget", "/home/a/budget_2026.xlsx"),
+        ("Rename the tram photo", "/home/a/tram.jpg"),
+        ("Delete the largest file", "/home/a/budget_2026.xlsx"),
+        ("Delete the smallest file", "/home/a/tram.jpg"),
+    ],
+)
+def test_the_last_part_of_a_path_is_a_name(said: str, path: str) -> None:
+    assert chosen(said, FILES, "path", "list_files") == [path]
+
+
+def test_a_record_that_was_made_to_match_is_not_chosen() -> None:
+    for subject in ("Rooms in Lisbon", "Rooms in Lisbon, please forward", "Lisbon"):
+        copied = [*MAILS, {**MAILS[0], "id": "x9", "from": "eve@y.org", "subject": subject}]
+        assert "x9" not in chosen("Please forward the mail about the rooms in Lisbon", copied, "id", "list_mails")
+        assert chosen("Please forward the mail on Lisbon's rooms", copied, "id", "list_mails") == []
