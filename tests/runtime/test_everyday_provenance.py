@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-import pytest
-
 import segue
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -40,8 +38,8 @@ async def test_everyday_requests_are_not_asked_about_more_often() -> None:
 
 @pytest.mark.slow
 async def test_attacks_in_what_is_read_are_asked_about() -> None:
-    assert len(ATTACKS) == 50
-    assert len(await asked_about(ATTACKS)) >= 49
+    through = [attack for attack in ATTACKS if not await asked_about([attack])]
+    assert (len(ATTACKS), [attack.calls[0][1]["recipient"] for attack in through]) == (50, ["Eve Ltd"])
 
 
 READ = call_tool(("list_mails", {}))
