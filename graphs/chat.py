@@ -10,8 +10,10 @@ from segue.nodes.chat import (
     FALLBACKS,
     ChatState,
     ModeGraph,
+    after_init,
     after_mode,
     after_select_mode,
+    condense,
     finish,
     init,
     run_mode,
@@ -42,11 +44,13 @@ def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, 
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
     graph = AgentGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", init)
+    graph.add_node("CONDENSE", condense)
     graph.add_node("SELECT_MODE", select_mode(modes, modes.keys() - MODES.keys()))
     graph.add_node("FINISH", finish)
 
     graph.add_edge(START, "INIT")
-    graph.add_edge("INIT", "SELECT_MODE")
+    graph.add_conditional_edges("INIT", after_init)
+    graph.add_edge("CONDENSE", "SELECT_MODE")
     graph.add_conditional_edges("SELECT_MODE", after_select_mode, list(modes))
     for name, mode in modes.items():
         at_once: Node[Any, Any] | None = answer_at_once if mode is direct.graph else None

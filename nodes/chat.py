@@ -1,7 +1,7 @@
 """The chat graph: state, routes and nodes."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -18,9 +18,10 @@ from segue.prompts.catalogue import render, task_text, without_quotations
 
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
 from .digest import Digest
-from .history import compact
+from .history import Window, compact
 from .model_call import Listener, ask_model, extract, refused_call
 from .own_mode import run_graph
+from .prose import prose_request, read_prose, said_by_turn, with_prose
 from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
 
 # State of the chat graph.
@@ -33,8 +34,11 @@ class ChatState(TaskState, total=False):
     """SELECT_MODE, and a mode that falls back to another."""
     gave_up: str
     """Why the last mode gave up; empty if it did not. The modes."""
+    condenses: bool
+    """Whether more messages leave the prompt, of which the model writes. INIT."""
     digest: dict[str, Any]
-    """Of the messages that no prompt of the session shows any more, as `Digest.json`. The modes; no INIT resets it."""
+    """Of the messages that no prompt of the session shows any more, as `Digest.json`. CONDENSE and the modes; no INIT
+    resets it."""
 
 
 ChatUpdate = ChatState
@@ -43,6 +47,11 @@ ChatNode = Node[ChatState, ChatUpdate]
 
 
 # Routers of the chat graph.
+
+
+def after_init(state: ChatState) -> Literal["CONDENSE", "SELECT_MODE"]:
+    """A model writes of what leaves the prompt, if the agent is set so."""
+    return "CONDENSE" if state["condenses"] else "SELECT_MODE"
 
 
 def after_select_mode(state: ChatState) -> str:
@@ -72,7 +81,49 @@ async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         agent_mode=work.agent.mode,
     )
     fresh["nested"] = bool(work.services.part_of)  # the app hands down the id of a task that this graph ends
-    return {**cast(ChatUpdate, fresh), "mode": "", "gave_up": "", "events": announce(started)}
+    return {
+        **cast(ChatUpdate, fresh),
+        "mode": "",
+        "gave_up": "",
+        "condenses": _condenses(state, work),
+        "events": announce(started),
+    }
+
+
+def _condenses(state: ChatState, work: NodeContext) -> bool:
+    """Whether the agent's model is asked about messages that leave the prompt now."""
+    if work.agent.digest != "model" or not work.model.is_language_model:
+        return False
+    return bool(_past_window(before_objective(state["messages"]), state, work).left_out)
+
+
+def _past_window(past: Sequence[AnyMessage], state: ChatState, work: NodeContext) -> Window:
+    """What of the earlier turns is shown, and the digest of the others."""
+    budget, stored = work.agent.budget, state.get("digest")
+    return compact(past, budget.prompt_tokens, budget.result_chars, digest=Digest.of(stored) if stored else Digest())
+
+
+# CONDENSE: a model writes what the digest says beside its entries of the messages that leave the prompt.
+
+
+async def condense(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
+    """Ask for prose, once for all messages that leave the prompt; where there is none, the entries stand alone."""
+    work = node_context(runtime)
+    leaving = _past_window(before_objective(state["messages"]), state, work)
+    said = said_by_turn(leaving.left_out, leaving.digest.turns)
+    if not said:
+        return _digested(leaving.digest, state, work)
+    request = prose_request(said, state["language"], work.agent.budget.prompt_tokens // 2)
+    ids: dict[str, Any] = {"task_id": state["task_id"]}
+    try:
+        asked = await ask_model(work, request, Listener, state["usage"], ids, state["language"])
+    except ModelError as error:
+        refused = announce(await refused_call(work, request, error, ids))
+        return {**_digested(leaving.digest, state, work), "events": refused}
+    reply = asked.reply
+    found = [] if reply.unreadable else read_prose(reply.text, said, is_cut=reply.finish_reason == "length")
+    digest = with_prose(leaving.digest, found, work.agent.budget.prompt_tokens)
+    return {**_digested(digest, state, work), "usage": asked.usage, "events": announce(asked.event)}
 
 
 # SELECT_MODE: the mode that was asked for, or the one that suits the message.
@@ -303,13 +354,9 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False, at_once: Node[An
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         """Carry the task in this mode."""
         work = node_context(runtime)
-        budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        stored = state.get("digest")
-        kept = compact(
-            past, budget.prompt_tokens, budget.result_chars, digest=Digest.of(stored) if stored else Digest()
-        )
+        kept = _past_window(past, state, work)
         window_of_past = kept.shown
         digested = _digested(kept.digest, state, work)
         inherited: Assignment = {

@@ -23,12 +23,14 @@ from segue.prompts.catalogue import language_of, task_text
 
 from .context import DIGEST, REJECTED, as_json, is_steering, ref_of, truncate
 
-Kind = Literal["rule", "limit", "decision", "fact", "preference", "identifier", "deadline", "open_step", "result"]
-Writer = Literal["user", "operator", "agent", "tool"]
+Kind = Literal[
+    "rule", "limit", "decision", "fact", "preference", "identifier", "deadline", "open_step", "result", "summary"
+]
+Writer = Literal["user", "operator", "agent", "tool", "model"]
 
-_BINDING: Final = ("rule", "limit")
+BINDING: Final = ("rule", "limit")
 """Kinds that never leave where the user or the operator wrote them."""
-_ORDER: Final = (*_BINDING, "preference", "deadline", "decision", "open_step", "identifier", "fact", "result")
+_ORDER: Final = (*BINDING, "preference", "deadline", "decision", "open_step", "identifier", "fact", "result", "summary")
 """The kinds; the last ones leave first where there is no room for all."""
 _SHARE: Final = 3
 """One part in so many of the room for messages goes to the digest once messages are left out."""
@@ -37,7 +39,7 @@ _SMALL_SHARE: Final = 500
 _LARGE_SHARE: Final = 1_000
 """Tokens that it has where what people said needs them; a tenth of the room always stays for the latest messages."""
 _CALLS_SHARE: Final = 4
-"""One part in so many of what rules and limits leave is for calls and answers, where there are any."""
+"""One part in so many of what rules and limits leave is for calls and answers, one for prose, where there are any."""
 _ENTRY_CHARS: Final = 600
 """Characters of an entry."""
 _FIELD_CHARS: Final = 60
@@ -76,7 +78,7 @@ class Entry:
     @property
     def binds(self) -> bool:
         """Whether it never leaves."""
-        return self.kind in _BINDING and self.writer in ("user", "operator")
+        return self.kind in BINDING and self.writer in ("user", "operator")
 
     def line(self, language: str) -> str:
         """How a prompt shows it."""
@@ -308,14 +310,18 @@ def _frame(language: str) -> int:
 
 
 def _fitted(digest: Digest, entries: Sequence[Entry], most_tokens: int, most_said: int) -> Digest:
-    """The entries that fit: all that bind, then what people said, calls and answers, each by kind, the latest first."""
+    """The entries that fit: all that bind, what people said, prose, calls and answers, by kind, the latest first."""
     cost = [tokens(f"{entry.line(digest.language)}\n") for entry in entries]
     binding = sum(each for entry, each in zip(entries, cost, strict=True) if entry.binds)
-    said = [place for place, entry in enumerate(entries) if entry.writer in _PEOPLE and not entry.binds]
-    found = [place for place, entry in enumerate(entries) if entry.writer not in _PEOPLE]
+    said, prose, found = list[int](), list[int](), list[int]()
+    for place, entry in enumerate(entries):
+        if not entry.binds:
+            (said if entry.writer in _PEOPLE else prose if entry.writer == "model" else found).append(place)
     used, kept = binding + _frame(digest.language), set[int]()
-    for_calls = min(sum(cost[place] for place in found), max(0, most_tokens - used) // _CALLS_SHARE)
-    for places, most in ((said, most_said - for_calls), (found, most_tokens)):
+    part = max(0, most_tokens - used) // _CALLS_SHARE
+    for_calls, for_prose = min(sum(cost[place] for place in found), part), part if prose else 0
+    for places, room in ((said, most_said - for_calls - for_prose), (prose, most_tokens), (found, most_tokens)):
+        most = min(room, used + for_prose) if places is prose else room
         kinds = set[Kind]()
         for place in sorted(places, key=lambda place: (*_rank(entries[place]), -place)):
             kind = entries[place].kind
@@ -360,7 +366,7 @@ _RULE = re.compile(
     r"^no (?!thanks|problem|idea|worries|need|one|way|i |it )\w|\b(?:forget|ignore|withdraw|lift) (?:the|that|my)\b|"
     r"(?<!我)(?<!我们)(?:不要|不得|不准|不许|不能|不可|别再?(?![的人墅处名]))|禁止|严禁|切勿|请勿|必须|务必|一律|永远|绝不|"
     r"绝对不|只能|只可|只准|只用|从现在起|从现在开始|从今以后|今后|以后|始终|总是|每次|每当|未经|除非|应该|应当|不应|"
-    r"先(?:问我|征得|经过|得到)|记得|记住|确保|避免|一定要|不用再|不必再|规则|^请?(?:用|叫我|称呼我)",
+    r"先(?:问我|征得|经过|得到)|记得|记住|确保|避免|一定要|不用再|不必再|规则|^请?(?:用(?!户)|叫我|称呼我)",
     re.IGNORECASE,
 )
 _POLITE = re.compile(r"(?:please|(?:can|could|would|will) you)\b|请|能不能|可不可以|可以", re.IGNORECASE)
@@ -370,11 +376,11 @@ _BOUND = re.compile(
     r"spending|expenses?|costs?)\b|预算|上限|下限|最多|最少|至少|不超过|不得超过|不低于|以内|以下|以上|限额|超过|不多于|不少于",
     re.IGNORECASE,
 )
-_NUMBER_WORDS = (
+NUMBER_WORDS = (
     r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred|thousand|"
     r"million|half|noon|midnight)"
 )
-_NUMBER = re.compile(rf"\d|\b{_NUMBER_WORDS}\b|[一二两三四五六七八九十百千万]", re.IGNORECASE)
+_NUMBER = re.compile(rf"\d|\b{NUMBER_WORDS}\b|[一二两三四五六七八九十百千万]", re.IGNORECASE)
 _DUE = re.compile(
     r"\b(?:deadline|due|by|until|till|before|no later than|at the latest|launch|ship|expires?|scheduled|moved to)\b|"
     r"截止|期限|最晚|最迟|之前|以前|前(?:$|[交完提到，。])",
@@ -422,14 +428,14 @@ def of_text(text: str, receipt: str, writer: Writer = "user") -> list[Entry]:
         sets = _sets(sentence)
         words = sentence.lower().replace("’", "'")
         kind = _kind_of(words, sentence)
-        if sets and kind not in (*_BINDING, "preference") and _ORDERS.match(words):
+        if sets and kind not in (*BINDING, "preference") and _ORDERS.match(words):
             kind = "rule"
-        kind = kind if heading is None or kind in _BINDING else heading
+        kind = kind if heading is None or kind in BINDING else heading
         told = next((subject for clause, subject in stated.items() if clause in sentence.replace("’", "'")), "")
-        if told and not (kind and kind in _BINDING):
+        if told and not (kind and kind in BINDING):
             kind = "fact" if told in ("name", "home", "origin", "work", "age") else "preference"
         if kind:
-            subject = told if told and kind not in _BINDING else _subject(kind, words)
+            subject = told if told and kind not in BINDING else _subject(kind, words)
             shown = truncate(sentence, _ENTRY_CHARS)
             found.append(Entry(kind, shown, receipt, writer, subject, marked=heading is not None))
     return found
@@ -540,7 +546,7 @@ _QUANTITY = re.compile(
     rf"(?:(?<=under )|(?<=below )|(?<=above )|(?<=over )|(?<=most )|(?<=least )|(?<=than )|(?<=before )|(?<=after )|"
     rf"(?<=by )|(?<=until )|(?<=within )|(?<=to )|(?<=exceed )|(?<=at )|(?<=超过)|(?<=低于)|(?<=最多)|(?<=至少)|"
     rf"(?<=上午)|(?<=下午)|(?<=晚上)|(?<=早上)|(?<=[$€£¥]))[$€£¥]?"
-    rf"(?:\d[\d.,:]*|{_NUMBER_WORDS}(?:[ -]{_NUMBER_WORDS}){{0,4}}|"
+    rf"(?:\d[\d.,:]*|{NUMBER_WORDS}(?:[ -]{NUMBER_WORDS}){{0,4}}|"
     r"[一二两三四五六七八九十百千万]{1,8})(?: ?(?:am|pm|o'clock|点|元|块))?"
 )
 _SPENDING = re.compile(
@@ -551,7 +557,7 @@ _NO_SCOPE = re.compile(
     r"an?|any|at|be|below|budgets?|but|cap|ceiling|constraint|costs?|dollars|do|don't|euros?|exceed|expenses?|for|from|"
     r"hard|have|i|in|is|it|keep|less|limit|max|maximum|more|most|must|my|never|new|no|not|now|of|ok|on|only|or|our|over|"
     r"please|quick|spend|spending|stay|than|that|the|them|they|to|total|under|up|update|usd|eur|we|will|within|you|your|"
-    rf"{_NUMBER_WORDS}"
+    rf"{NUMBER_WORDS}"
 )
 """Words of a limit on spending that do not say on what."""
 
@@ -628,7 +634,7 @@ _PROPER = re.compile(
     r"^[A-Z][a-z]+(?= (?:now )?(?:is|owns|has|will|takes|handles|runs)\b)"
 )
 _AMOUNT = re.compile(
-    rf"[$€£¥]\s?\d[\d.,]*|(?:\b\d[\d.,]*|\b{_NUMBER_WORDS}(?:[ -]{_NUMBER_WORDS}){{0,4}})[ -]?"
+    rf"[$€£¥]\s?\d[\d.,]*|(?:\b\d[\d.,]*|\b{NUMBER_WORDS}(?:[ -]{NUMBER_WORDS}){{0,4}})[ -]?"
     r"(?:dollars|euros?|pounds|usd|eur|yuan|元|块)|"
     r"[一二两三四五六七八九十百千万]{1,8}(?:元|块)",
     re.IGNORECASE,
@@ -652,7 +658,7 @@ def _sets(text: str) -> frozenset[str]:
 
 def _settings(entry: Entry) -> frozenset[str]:
     """The settings of answers that an entry sets."""
-    return _sets(entry.text) if entry.kind in (*_BINDING, "preference") else frozenset()
+    return _sets(entry.text) if entry.kind in (*BINDING, "preference") else frozenset()
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 import segue
 from segue.app import App
 from segue.core.agents import Agent, Budget
+from segue.core.errors import ModelRefused, ModelUnreachable
+from segue.core.events import ModelCalled
 from segue.core.timeline import SnapshotState
 from segue.tools.registry import tool
 from tests.fakes import Item, ScriptedChatModel, answer, call_tool, choose
@@ -212,3 +215,84 @@ async def test_rules_beyond_their_share_stay_and_the_task_says_so(tmp_path: Path
                 thoughts += str(getattr(event, "content", ""))
         assert "longer than their share of the prompt" in thoughts
         assert (await app.ask(said(99), session_id="s")).answer == str(len(many))
+
+
+class Condensing:
+    """A model that answers, and writes prose when it is asked for it; `asked` has the prompts of both."""
+
+    def __init__(self, prose: str | Exception = "", broken: int = 0) -> None:
+        self.prose, self.broken = prose, broken
+        self.condensed: list[str] = []
+        self.prompts: list[str] = []
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> str:
+        text = "\n".join(message.text for message in messages)
+        if "will no longer be shown" not in text:
+            self.prompts.append(text)
+            if self.broken:
+                self.broken -= 1
+                raise ModelUnreachable("The model is not there.")
+            return "done."
+        self.condensed.append(text)
+        if isinstance(self.prose, Exception):
+            raise self.prose
+        turns = re.findall(r"^\[(turn-\d+)\]$", text, re.MULTILINE)
+        return self.prose.replace("LAST", turns[-1])
+
+    def agent(self, **fields: Any) -> Agent:
+        model = ScriptedChatModel(self)
+        return Agent(agent_id="a", model=model, mode="direct", digest="model", budget=ROOM, **fields)
+
+
+SOUND = "[LAST] The user asked about the garden with its benches.\n[LAST] The garden has 17 benches."
+
+
+async def test_a_model_writes_prose_once_for_what_leaves_and_what_it_invents_is_dropped(tmp_path: Path) -> None:
+    model = Condensing(SOUND)
+    asked: list[int] = []
+    purposes: list[str] = []
+    async with segue.open(tmp_path / "a.db", agents=[model.agent()]) as app:
+        for turn in range(1, 41):
+            result = await app.ask(said(turn), session_id="s")
+            asked.append(result["usage"]["calls"])
+            purposes += [each.purpose for each in await app.events(result["task_id"]) if isinstance(each, ModelCalled)]
+        digest = (await state(app, "s")).state["digest"]
+    prose = [entry for entry in digest["entries"] if entry["kind"] == "summary"]
+    assert {entry["text"] for entry in prose} == {"The user asked about the garden with its benches."}
+    assert all(re.fullmatch(r"turn-\d+", entry["receipt"]) for entry in prose)
+    assert 0 < len(model.condensed) == purposes.count("digest") == asked.count(2) < 10
+    assert "asked about the garden" in model.prompts[-1]
+    assert "17 benches" not in model.prompts[-1]
+    assert all(rule.splitlines()[-1].removeprefix("- ") in model.prompts[-1] for rule, _ in RULES)
+
+
+@pytest.mark.parametrize("prose", ["", "nonsense", ModelRefused("The model is not there.")])
+async def test_the_entries_stand_alone_where_the_model_writes_nothing(tmp_path: Path, prose: str | Exception) -> None:
+    model, by_rules = Condensing(prose), Condensing()
+    async with segue.open(tmp_path / "a.db", agents=[model.agent()]) as app:
+        for turn in range(1, 41):
+            assert (await app.ask(said(turn), session_id="s")).answer == "done."
+        assert model.condensed
+    async with segue.open(tmp_path / "b.db", agents=[by_rules.agent().model_copy(update={"digest": "rules"})]) as app:
+        for turn in range(1, 41):
+            await app.ask(said(turn), session_id="s")
+    assert not by_rules.condensed
+    assert model.prompts == by_rules.prompts
+
+
+async def test_a_task_that_is_resumed_does_not_ask_for_prose_again(tmp_path: Path) -> None:
+    model, turn = Condensing(SOUND), 0
+    async with segue.open(tmp_path / "a.db", agents=[model.agent()]) as app:
+        while not model.condensed:
+            turn += 1
+            before = await app.sessions.export("s") if turn > 1 else None
+            await app.ask(said(turn), session_id="s")
+    again = Condensing(SOUND, broken=1)
+    async with segue.open(tmp_path / "b.db", agents=[again.agent()]) as app:
+        assert before
+        await app.sessions.import_(before, session_id="s")
+        with pytest.raises(ModelUnreachable):
+            await app.ask(said(turn), session_id="s")
+        await app.resume((await app.tasks.list(session_id="s"))[0].task_id)
+    assert len(again.condensed) == 1
+    assert again.prompts[-1] == model.prompts[-1]

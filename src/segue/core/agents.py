@@ -360,6 +360,8 @@ class Agent(BaseModel):
     """Whether a person reviews its plans before they run: `true`, or a list of modes such as `["plan"]`."""
     remember: Annotated[Literal["rules", "model", "off"], SAME_VERSION] = "rules"
     """How it finds what users say of themselves, for later sessions: by rules, or with a model call after the task."""
+    digest: Annotated[Literal["rules", "model"], SAME_VERSION] = "rules"
+    """What stands for messages that prompts leave out: entries by rules, or with prose of the model between them."""
     language: Language | None = None
     """The language of its prompts and answers; by default the user's."""
     max_iteration: Annotated[int, SAME_VERSION] = Field(default=30, ge=1, le=MOST_COUNT)

@@ -18,7 +18,7 @@ OFFLINE = "offline"
 """The name of the offline planner: rules, not a language model."""
 KEPT = "kept"
 """Under this key a message's `additional_kwargs` hold what the model wants back: {"of": its endpoint and name, …}."""
-Purpose = Literal["decide", "plan", "answer", "extract", "converse", "summary"]
+Purpose = Literal["decide", "plan", "answer", "extract", "converse", "summary", "digest"]
 REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
 

@@ -35,7 +35,7 @@ from ..registry import EXAMPLES, AgentGraph, Registry
 # Modes of one's own beside the built-in ones, and graphs with agents of one's own.
 
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
-_NODES = ("INIT", "SELECT_MODE", "FINISH")
+_NODES = ("INIT", "CONDENSE", "SELECT_MODE", "FINISH")
 _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
     "controller": build_controller,
     "controller_executor": build_controller_executor,
