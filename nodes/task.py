@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
+from threading import Lock
 from typing import Annotated, Any, TypeVar, cast
 
 from langchain_core.messages import (
@@ -36,6 +38,57 @@ from .context import STEER, NodeContext, NodeRuntime, announce, as_json, is_stee
 # The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
 
 
+_LONG = 256
+"""Messages from which on a history's places are kept for the next write to it."""
+_MOST_KEPT = 4
+"""Histories whose places are kept."""
+
+
+class _Places:
+    """Where the messages of the latest long histories are, by their ids: looking at each of them takes long.
+
+    Of a history that begins like the one that is kept, only what differs is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str | None, tuple[list[BaseMessage], dict[str | None, int]]] = {}
+        self._lock = Lock()
+
+    def append(self, history: list[BaseMessage], fresh: list[BaseMessage]) -> list[BaseMessage] | None:
+        """The history with fresh messages behind it; None where one of them has no id, or an id that is there."""
+        count, ids = len(history), [message.id for message in fresh]
+        if count < _LONG or None in ids or len({*ids}) < len(ids):
+            return None
+        with self._lock:
+            known, places = self._kept.pop(history[0].id, ([], {}))
+            self._kept[history[0].id] = known, places
+            if len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            _continue(known, places, history, 0)
+            if any(places.get(each, count) < count for each in ids):
+                return None
+            _continue(known, places, fresh, count)
+        return [*history, *fresh]
+
+
+def _continue(
+    known: list[BaseMessage], places: dict[str | None, int], messages: Sequence[BaseMessage], begin: int
+) -> None:
+    """Put messages at a place of a known history, which stays as it is where it has them there."""
+    known_there = known[begin : begin + len(messages)] if begin else known
+    same = [*map(is_, known_there, messages)]
+    if len(same) == len(messages) and all(same):
+        return
+    differs = same.index(False) if False in same else len(same)
+    for message in known[begin + differs :]:
+        del places[message.id]
+    known[begin + differs :] = messages[differs:]
+    places.update((message.id, place) for place, message in enumerate(messages[differs:], begin + differs))
+
+
+_places = _Places()
+
+
 def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bool = False) -> list[BaseMessage]:
     """Add, replace and remove messages, as `add_messages` does with each write.
 
@@ -44,12 +97,19 @@ def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bo
     Raises:
         ValueError: if `strict`, where a message to remove is not there.
     """
-    grown: list[Any] = _converted([*history])
+    grown: list[Any] = [*history]
+    given = [_converted(write if isinstance(write, list) else [write]) for write in writes]
+    added = [message for messages in given for message in messages]
+    if not any(isinstance(message, RemoveMessage) for message in added):
+        appended = _places.append(grown, added)
+        if appended is not None:
+            return appended
+    grown = _converted(grown)
     places = {message.id: place for place, message in enumerate(grown) if message}
-    for write in writes:
+    for messages in given:
         removed: set[str | None] = set()
-        for given in _converted(write if isinstance(write, list) else [write]):
-            message = given if given.id else given.model_copy(update={"id": _free_id(places)})
+        for each in messages:
+            message = each if each.id else each.model_copy(update={"id": _free_id(places)})
             if message.id == REMOVE_ALL_MESSAGES:
                 grown, places, removed = [], {}, set()
             elif not isinstance(message, RemoveMessage):
@@ -63,8 +123,8 @@ def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bo
                 removed.add(message.id)
             elif strict:
                 raise ValueError(f"There is no message '{message.id}' to remove: take its id from the state.")
-        for each in removed:
-            grown[places.pop(each)] = None
+        for gone in removed:
+            grown[places.pop(gone)] = None
     return [message for message in grown if message]
 
 
