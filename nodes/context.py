@@ -1,6 +1,7 @@
 """What a node has, its context, and what it puts into a prompt: limits, references, results, history, tools."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -124,6 +125,71 @@ def truncate(text: str, most: int, ref: str = "") -> str:
     return f"{text[:most]}… [{len(text) - most} more characters{how}]"
 
 
+FIELDS: Final = "fields"
+"""In a tool's message: the names of the fields of its result that its request names."""
+_SHORT: Final = 400
+"""Characters of a result up to which nothing is noted of its fields: it is seldom truncated."""
+_TAIL: Final = 4
+"""One part in so many of a result that is truncated is its end; half of it may go to fields of what is between."""
+_FIELD = re.compile(
+    r'"([^"\\\n]{1,40})"\s{0,4}:\s{0,4}("(?:[^"\\\n]|\\.){0,60}"|-?\d[\d.eE+-]{0,30}|true|false|null)|'
+    r"^[ \t-]{0,8}([^\W\d_][\w -]{1,40}):[ \t]{1,4}(\S.{0,60})$",
+    re.MULTILINE,
+)
+_NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_a-zA-Z]+")
+_SAYS_LITTLE = re.compile(r"ids?|nos?|of|the|is|in|to|and|for|names?|types?|values?|data|text|item|key")
+"""Words of a field's name that say little of what it holds."""
+
+
+def excerpt(text: str, most: int, ref: str = "", names: Collection[str] = ()) -> str:
+    """A result, or its beginning and end with a note of how much is between, how to open it, and its named fields."""
+    if len(text) <= most:
+        return text
+    tail = most // _TAIL
+    head, room = most - tail, tail // 2 if names else 0
+    between = text[head : len(text) - tail + room]
+    told = _told(between, names, room)
+    between = text[head : len(text) - tail + len(told)]
+    how = f": recall(ref={ref!r}, offset={head})" if ref else ""
+    note = f"{len(between)} more characters{how}{f'; in them {told}' if told else ''}"
+    return f"{text[:head]}… [{note}] …{text[head + len(between) :]}"
+
+
+def _told(text: str, names: Collection[str], most: int) -> str:
+    """The fields of a text with these names, as many as there is room for, and how many more there are."""
+    found = dict.fromkeys(f"{name}: {value}" for name, value in _fields_in(text) if name in names)
+    told, used = list[str](), 16
+    for each in found:
+        used += len(each) + 2
+        if used > most:
+            break
+        told.append(each)
+    left = len(found) - len(told)
+    return ", ".join([*told, *([f"{left} more"] if left and told else [])])
+
+
+def _fields_in(text: str) -> Iterator[tuple[str, str]]:
+    """The fields of a text with their values where these are short: of JSON, or on lines of their own."""
+    for found in _FIELD.finditer(text):
+        yield (found[1], found[2]) if found[1] else (found[3].strip(), found[4].strip())
+
+
+def fields_named(text: str, request: str) -> list[str]:
+    """The names of fields of a text of which a request has a word."""
+    asked = {_stem(word) for word in _NAME_WORD.findall(request)}
+    plain = request.casefold()
+    named = []
+    for name in dict.fromkeys(name for name, _ in _fields_in(text)):
+        words = {_stem(word) for word in _NAME_WORD.findall(name) if not _SAYS_LITTLE.fullmatch(word.lower())}
+        if words & asked or (not name.isascii() and name.casefold() in plain):
+            named.append(name)
+    return named
+
+
+def _stem(word: str) -> str:
+    return word.lower().removesuffix("s")
+
+
 def as_json(value: Any) -> str:
     """Compact JSON that keeps Chinese readable."""
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -134,21 +200,26 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, Any]:
-    """A tool's result as it goes into a prompt or an event: whole where it fits, else its beginning as text."""
+def truncate_result(result: dict[str, Any], most: int, ref: str = "", request: str = "") -> dict[str, Any]:
+    """A tool's result as it goes into a prompt or an event: whole where it fits, else an excerpt for its request."""
     text = as_json(result)
     if len(text) <= most:
         return result
     read = CallResult.of(result)
     kind = "success" if read.success else "error"
     marks = {name: mark for name, mark in result.items() if name not in (kind, "stack")}
-    return {kind: truncate(as_text(read.content), most, ref), **marks}
+    content = as_text(read.content)
+    return {kind: excerpt(content, most, ref, fields_named(content, request)), **marks}
 
 
-def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:
+def truncate_together(
+    entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int, request: str = ""
+) -> list[dict[str, Any]]:
     """Entries with their `result` truncated to `most_chars` each, and shorter until all of them together fit."""
     while True:
-        shown = [{**entry, "result": truncate_result(entry["result"], most_chars)} for entry in entries]
+        shown = [
+            {**entry, "result": truncate_result(entry["result"], most_chars, request=request)} for entry in entries
+        ]
         if most_chars <= 100 or tokens(as_json(shown)) <= most_tokens:
             return shown
         most_chars //= 2
@@ -157,6 +228,11 @@ def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_t
 def ref_of(message: AnyMessage) -> str:
     """The name under which `recall` opens a tool's result; empty where it has none."""
     return str(message.additional_kwargs.get("ref", ""))
+
+
+def excerpt_of(message: AnyMessage, result_chars: int) -> str:
+    """A tool's message as a prompt shows it."""
+    return excerpt(message.text, result_chars, ref_of(message), message.additional_kwargs.get(FIELDS, ()))
 
 
 def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict[str, Any]]:
@@ -173,7 +249,7 @@ def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
     if isinstance(message, AIMessage) and message.tool_calls:
         record["tool_calls"] = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if isinstance(message, ToolMessage):
-        record["content"] = truncate(message.text, result_chars, ref_of(message))
+        record["content"] = excerpt_of(message, result_chars)
     return record
 
 
@@ -283,16 +359,21 @@ def kept(result: dict[str, Any], key: CallKey, ledger: Ledger | None) -> dict[st
     return result if ledger is None else truncate_result(result, KEPT_CHARS, recall_ref(key))
 
 
-def exchange(thought: str, calls: Sequence[Settled], kept: Mapping[str, Any] | None = None) -> list[AnyMessage]:
-    """One assistant message with all the calls, then one tool message a call; `kept` is what the model wants back."""
+def exchange(
+    thought: str, calls: Sequence[Settled], kept: Mapping[str, Any] | None = None, request: str = ""
+) -> list[AnyMessage]:
+    """One assistant message with all the calls, then one tool message a call; `kept` is what the model wants back.
+
+    Each remembers which fields of its result the request names.
+    """
     made = [
         {"id": call.call_id, "name": call.name, "args": dict(call.arguments), "type": "tool_call"} for call in calls
     ]
     about = {KEPT: dict(kept)} if kept else {}
-    return [AIMessage(thought, tool_calls=made, additional_kwargs=about), *(_result(call) for call in calls)]
+    return [AIMessage(thought, tool_calls=made, additional_kwargs=about), *(_result(call, request) for call in calls)]
 
 
-def _result(call: Settled) -> ToolMessage:
+def _result(call: Settled, request: str) -> ToolMessage:
     result = CallResult.of(call.result)
     about: dict[str, Any] = {"ref": recall_ref(call.key), "key": asdict(call.key)} if call.key else {}
     if result.unknown:
@@ -300,6 +381,8 @@ def _result(call: Settled) -> ToolMessage:
     if result.status is CallStatus.REJECTED:
         about[REJECTED] = True
     text = as_text(result.content)
+    if len(text) > _SHORT and (named := fields_named(text, request)):
+        about[FIELDS] = named
     return ToolMessage(
         f"{text}\n\n{result.note}" if result.note else text,
         tool_call_id=call.call_id,

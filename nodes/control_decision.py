@@ -635,9 +635,8 @@ def _state(config: FlowConfig, state: FlowState, work: NodeContext, room: int) -
     fixed["plan"] = _plan(state["steps"], room // 3)
     left = room - tokens(as_json(fixed))
     records = state["records"][-1:] if config.controller_entry.reset else state["records"]
-    return as_json(
-        _describe_state(config, {**fixed, "results": _results(records, work.agent.budget.result_chars, left)})
-    )
+    results = _results(records, work.agent.budget.result_chars, left, state["objective"])
+    return as_json(_describe_state(config, {**fixed, "results": results}))
 
 
 def _describe_state(config: FlowConfig, known: dict[str, Any]) -> Mapping[str, Any]:
@@ -676,13 +675,13 @@ def _step(step: Mapping[str, Any], chars: int) -> dict[str, Any]:
     return {name: value[:chars] if isinstance(value, str) else value for name, value in kept.items()}
 
 
-def _results(records: Sequence[Mapping[str, Any]], most_chars: int, most: int) -> list[dict[str, Any]]:
+def _results(records: Sequence[Mapping[str, Any]], most_chars: int, most: int, request: str) -> list[dict[str, Any]]:
     """The results of the latest rounds, oldest first: as many as fit, the last one at any rate."""
     shown: list[dict[str, Any]] = []
     for record in reversed(records):
         chars = most_chars
         while True:
-            entry = _entry(record, chars)
+            entry = _entry(record, chars, request)
             fits = tokens(as_json([entry, *shown])) <= most
             if fits or shown or chars <= LEAST_CHARS:
                 break
@@ -693,12 +692,12 @@ def _results(records: Sequence[Mapping[str, Any]], most_chars: int, most: int) -
     return shown
 
 
-def _entry(record: Mapping[str, Any], chars: int) -> dict[str, Any]:
+def _entry(record: Mapping[str, Any], chars: int, request: str) -> dict[str, Any]:
     arguments = record["arguments"]
     if len(text := as_json(arguments)) > chars:
         arguments = {"…": text[:chars]}
     about = {"round": record["round"], "name": record["branch"], "arguments": arguments}
-    return {**about, "result": truncate_result(record["result"], chars)}
+    return {**about, "result": truncate_result(record["result"], chars, request=request)}
 
 
 def _system(

@@ -133,7 +133,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, Co
         error = early_exit(out["early_exit"]).error
         result = _result_of(out, mode, answer, error, work.agent.budget.result_chars)
         added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in out["added"]]
-        spoken = [message for record in out["records"] for message in _exchange(record, task_id)]
+        spoken = [message for record in out["records"] for message in _exchange(record, task_id, state["objective"])]
         return {
             "messages": [*added, *spoken, AIMessage(answer)],
             "plan": [],
@@ -165,12 +165,13 @@ def _streamed(out: Mapping[str, Any]) -> str:
     return "".join(f"{text}\n\n" for text in _intermediate_answers(out)) + last
 
 
-def _exchange(record: Mapping[str, Any], task_id: str) -> list[AnyMessage]:
+def _exchange(record: Mapping[str, Any], task_id: str, request: str) -> list[AnyMessage]:
     """A question or a tool call of the flow with its answer or result, as the thread's history keeps it."""
     arguments, result = record["arguments"], record["result"]
     if record["kind"] == "tool":
         key = CallKey(task_id, record["trace_id"], 0)
-        return exchange("", [Settled(f"{record['trace_id']}-0", record["branch"], arguments, result, key)])
+        settled = Settled(f"{record['trace_id']}-0", record["branch"], arguments, result, key)
+        return exchange("", [settled], request=request)
     answer = CallResult.of(result)
     if record["branch"] == "ask_user" and answer.success:
         return [AIMessage(arguments["question"]), HumanMessage(answer.value, additional_kwargs={STEER: True})]

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from segue.core.message import ATTACHMENTS
 from segue.core.models import KEPT, tokens
 
-from .context import KEPT_CHARS, as_json, conversation, is_digest, is_steering, ref_of, truncate
+from .context import KEPT_CHARS, as_json, conversation, excerpt_of, is_digest, is_steering, ref_of
 from .digest import NOT_SAID, TURN, Digest, digest_in, fold, mark_changed, most_share_of, share_of
 
 Exchange = list[AnyMessage]
@@ -49,7 +49,7 @@ class _Folded(NamedTuple):
 def shown_text(message: AnyMessage, result_chars: int) -> str:
     """What a message costs in a prompt: a tool's result is truncated there, what a model wants back is whole."""
     if message.type == "tool":
-        return truncate(message.text, result_chars, ref_of(message))
+        return excerpt_of(message, result_chars)
     calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
     kept = message.additional_kwargs.get(KEPT)
     return message.text + calls + (as_json(kept) if kept else "")

@@ -437,7 +437,7 @@ def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict
     known: dict[str, Any] = {"conversation": past}
     if state["complaint"]:
         ran = [{name: each[name] for name in _SHOWN if name in each} for each in state["outcomes"]]
-        done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2)
+        done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2, state["objective"])
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         if state["draft"]:
             known["rejected_plan"] = state["draft"]
@@ -558,7 +558,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     revisable = state["replans"] < MOST_REPLANS
     failed = unrepaired(begun, state) if revisable else []
     answered = revisable and _ends_with_question(ran, begun)
-    pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
+    pairs = _exchange(state, len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
         "messages": [*pairs, *added.get("messages", ())],
         "outcomes": broken,
@@ -693,13 +693,13 @@ def _moved(
     return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
 
 
-def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
+def _exchange(state: PlanState, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
     """The wave's calls and results, as the thread's history keeps them; `first` counts the calls before them."""
-    calls = []
+    calls, task_id = list[Settled](), state["task_id"]
     for place, o in enumerate(ran):
         key = None if o["name"] == ASK_USER else CallKey(task_id, o["scope"], 0)
         calls.append(Settled(f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], key))
-    return exchange("", calls) if calls else []
+    return exchange("", calls, request=state["objective"]) if calls else []
 
 
 # EXECUTE_STEP: carry out one step's tool call.
@@ -848,7 +848,8 @@ async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) ->
 
 def _answer_request(state: PlanState, work: NodeContext) -> ModelRequest:
     language, chars, most = state["language"], work.agent.budget.result_chars, work.agent.budget.prompt_tokens
-    results = truncate_together([_seen(outcome) for outcome in state["outcomes"]], chars, most // 2)
+    seen = [_seen(outcome) for outcome in state["outcomes"]]
+    results = truncate_together(seen, chars, most // 2, state["objective"])
     past = conversation(window(before_objective(state["messages"]), most // 4, chars), chars)
     own = agent_prompt(work.agent, language, state["objective"])
     shown = {"conversation": as_json(past), "results": as_json(results)}

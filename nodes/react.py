@@ -388,7 +388,7 @@ def _exchange(state: ReactState, decision: Decision, native: bool, outcomes: lis
         done = [{name: o[name] for name in ("name", "original", "arguments", "result") if name in o} for o in outcomes]
         return control_exchange(decision, {"success": done})
     calls = [Settled(o["call_id"], o["name"], o["arguments"], o["result"], key_of(state, o["index"])) for o in outcomes]
-    return exchange(decision.thought if native else "", calls, decision.kept)
+    return exchange(decision.thought if native else "", calls, decision.kept, state["objective"])
 
 
 # PLAN: write the plan, or rewrite it and keep what is done.

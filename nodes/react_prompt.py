@@ -72,7 +72,7 @@ from .model_call import (
     whole_answer,
 )
 from .permission import seen_outcome
-from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
+from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message, objective_of
 
 # State of the react graph: message history and records as logs, the rest a snapshot of the task.
 
@@ -420,11 +420,12 @@ def json_request(state: ReactState, work: NodeContext) -> ModelRequest:
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     rendered, records = work.services.renderings.each, state["records"]
-    sizes, room = rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken)
+    request = objective_of(state["messages"])
+    sizes, room = rendered(_size, records, budget.result_chars, request), _room(state, work, tools, spoken)
     first = kept_beside_digest(sizes, room, budget.prompt_tokens // MEMORY_SHARE)
     if first:
         spoken = conversation(_with_rounds(past, records[:first], state, work), budget.result_chars)
-    texts = rendered(record_text, records[first:], budget.result_chars)
+    texts = rendered(record_text, records[first:], budget.result_chars, request)
     if not first and not has_truncated(past, budget.result_chars) and not any(_TRUNCATED in text for text in texts):
         tools = offered(work.tools, work)
     memory = map(line_of, reversed(records[:first]))
@@ -465,8 +466,8 @@ _TRUNCATED = " more characters: recall(ref="
 """In the text of a record whose result is truncated."""
 
 
-def _size(record: dict[str, Any], result_chars: int) -> int:
-    return tokens(record_text(record, result_chars))
+def _size(record: dict[str, Any], result_chars: int, request: str) -> int:
+    return tokens(record_text(record, result_chars, request))
 
 
 def _offered(state: ReactState, work: NodeContext) -> tuple[str, ...]:
@@ -512,8 +513,8 @@ def read_json(reply: ModelReply, state: ReactState, work: NodeContext) -> Decisi
     return decision.model_copy(update={"tool_calls": tuple(named)})
 
 
-def record_text(record: dict[str, Any], result_chars: int) -> str:
-    """A record as the assistant message that represents it, its results bounded."""
+def record_text(record: dict[str, Any], result_chars: int, request: str) -> str:
+    """A record as the assistant message that represents it, its results bounded to what the request needs of them."""
     shown: dict[str, Any] = {
         "observe": record.get("observe", ""),
         "thought": record.get("thought", ""),
@@ -526,7 +527,7 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
             {
                 "function": {
                     **{k: o[k] for k in ("name", "original", "arguments") if k in o},
-                    "result": truncate_result(o["result"], result_chars, o["ref"]),
+                    "result": truncate_result(o["result"], result_chars, o["ref"], request),
                 }
             }
             for o in record["results"]

@@ -222,6 +222,11 @@ SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
         asks("compute", "and more"),
         [Text("direct"), Text("3"), Status(400), Text(answer("4"))],
     ),
+    "a digest with prose": (
+        {"mode": "direct", "digest": "model", "budget": Budget(prompt_tokens=1_200)},
+        asks(*(f"Part {n}: {'tell me of the trees and the benches by the pond ' * 20}" for n in range(7))),
+        [Text("[turn-1] The user asked about the trees.") for _ in range(9)],
+    ),
     "lifecycle": (
         {"mode": "lifecycle"},
         asks("go"),

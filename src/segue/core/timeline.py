@@ -159,6 +159,7 @@ class SnapshotState(Public):
     state: Annotated[Json, Field(description="the other fields of the state")]
     editable: Annotated[list[str], Field(description="the fields that `edit` may change; none where nothing would run")]
     prompt: Annotated[str, Field(description="what the model is sent next; empty where nothing would run")]
+    sources: Annotated[Json, Field(description="of the digest's entries: the task of each receipt")]
 
 
 @dataclass(frozen=True, kw_only=True)

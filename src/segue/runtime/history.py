@@ -49,7 +49,7 @@ from ..core.timeline import (
     TimelineEntry,
 )
 from ..graphs.chat import MODES, UNLISTED
-from ..nodes.context import NodeContext
+from ..nodes.context import NodeContext, is_steering
 from ..nodes.plan import PlanState, settled_steps
 from ..nodes.react_prompt import ReactState, protocol_of
 from .reply import project
@@ -114,8 +114,8 @@ def difference(a: View, b: View) -> SnapshotDifference:
     )
 
 
-def state_of(view: View) -> SnapshotState:
-    """What the snapshot of a view holds."""
+def state_of(view: View, tasks: Sequence[Task] = ()) -> SnapshotState:
+    """What the snapshot of a view holds; `tasks` are the session's, oldest first."""
     values = view.values
     state = {name: value for name, value in values.items() if name not in _APART and value not in (None, "", [], {})}
     return SnapshotState(
@@ -127,7 +127,28 @@ def state_of(view: View) -> SnapshotState:
         state=state,
         editable=sorted(_editable(values) & (state.keys() | {"plan"})) if view.next else [],
         prompt=view.prompt,
+        sources=_sources(values, tasks) if values.get("digest") else {},
     )
+
+
+def _sources(values: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, str]:
+    """The task of each receipt of the digest: of a turn the one with its message, of a call the one that made it."""
+    begun, turn, left = dict[str, str](), 0, iter(tasks)
+    for message in values.get("messages", []):
+        if message.type == "human" and not is_steering(message):
+            turn += 1
+            here = next((task for task in left if task.message == message.text), None)
+            if here is None:
+                break
+            begun[f"turn-{turn}"] = here.task_id
+    found = {}
+    for entry in values["digest"]["entries"]:
+        for name in ("receipt", "before_receipt", "against_receipt", "but_see"):
+            receipt = entry.get(name, "")
+            made = (task.task_id for task in tasks if "." in receipt and task.task_id.startswith(receipt[:8]))
+            if task_id := begun.get(receipt) or next(made, None):
+                found[receipt] = task_id
+    return found
 
 
 def prompt_of(values: Mapping[str, Any], work: NodeContext) -> str:

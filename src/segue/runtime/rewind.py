@@ -313,7 +313,8 @@ class Rewind:
         Raises:
             UnknownThread, UnknownSnapshot, DamagedSession.
         """
-        return state_of(await self._view(await self._stored(session_id), checkpoint_id))
+        stored = await self._stored(session_id)
+        return state_of(await self._view(stored, checkpoint_id), [record.task for record in stored.records])
 
     async def diff(self, session_id: str, a: str, b: str, other_session: str = "") -> SnapshotDifference:
         """What differs between snapshot `a` of a session and `b` of it, or of the other one.

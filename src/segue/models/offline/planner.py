@@ -149,13 +149,17 @@ def results_text(made: Sequence[PastCall], cards: Sequence[Card], language: Lang
     return "\n\n".join([*parts, *(["\n".join(failures)] if failures else [])])
 
 
-def _without_mark(text: str) -> str:
-    """The text without the brackets at its end that say how much was left out."""
-    last = text.rfind("]")
-    if text[last:] not in ("]", "]\n"):
-        return text
-    mark = _TRUNCATED.search(text, text.rfind("]", 0, last) + 1)
-    return text[: mark.start()] + text[last + 1 :] if mark else text
+def _begun_json(text: str) -> Any:
+    """The value that a text is the JSON of; of one that is truncated as far as its beginning goes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return from_json(text)
+    except ValueError:
+        mark = _TRUNCATED.search(text)
+        return from_json(text[: mark.start()] if mark else text, allow_partial="trailing-strings")
 
 
 def short_error(error: str) -> str:
@@ -168,7 +172,7 @@ def rendered(value: Any, language: Language) -> str:
     """A result's `summary` where it has one, else its values, a line each; a truncated one as far as it goes."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            value = from_json(_without_mark(value), allow_partial="trailing-strings")
+            value = _begun_json(value)
         except ValueError:
             return str(value)
     if isinstance(value, Mapping):

@@ -144,13 +144,23 @@ class Recording:
         started = next((event for event in trace.events if isinstance(event, TaskStarted) and not is_bot), None)
         return RecordedTurn(
             task=task,
-            turn=turn_of(trace),
+            turn=_without_prose(turn_of(trace)),
             history=history,
             grants=grants,
             effects=started.effects if started else None,
             agent_mode=started.agent_mode if started else None,
             finished=finished,
         )
+
+
+def _without_prose(turn: Turn) -> Turn:
+    """The turn without the call that wrote of what left its prompt, which was made before any other."""
+    calls = tuple(call for call in turn.model_calls if call.purpose != "digest")
+    less = len(turn.model_calls) - len(calls)
+    if not less:
+        return turn
+    notes = tuple(n.model_copy(update={"model_calls": max(0, n.model_calls - less)}) for n in turn.taken_notes)
+    return turn.model_copy(update={"model_calls": calls, "taken_notes": notes})
 
 
 def _reason(task: Task, history: Sequence[AnyMessage] | None) -> str:

@@ -265,16 +265,22 @@ class Setup:
 
 
 class TurnAgents:
-    """The agents as they are now; with a tape their model is the recording."""
+    """The agents as they are now; with a tape their model is the recording.
+
+    Their digests are made by rules alone: a turn that runs by itself has no prose of the turns before it.
+    """
 
     def __init__(self, registry: Registry, tape: Tape | None) -> None:
         self._registry = registry
         self._tape = tape
-        self.agent = registry.agent
         self.tools_for = registry.tools_for
         self.tools_in = registry.tools_in
         self.tools_named = registry.tools_named
         self.auto_approves = registry.auto_approves
+
+    def agent(self, agent_id: str) -> Agent:
+        agent = self._registry.agent(agent_id)
+        return agent if agent.digest == "rules" else agent.model_copy(update={"digest": "rules"})
 
     def accepted(self, agent: Agent, override: str = "") -> Any:
         return ("image", "pdf") if self._tape else self._registry.accepted(agent, override)

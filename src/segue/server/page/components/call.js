@@ -18,7 +18,7 @@ const Called = lazy(async () => (await import("./called.js")).Called);
 export function CallView({ call, task, isActive }) {
   const end = call.result && endOf(call.result);
   const state = end ? (end.failed ? "failed" : "done") : isActive ? "running" : "pending";
-  return html`<details class="call" data-state=${state}>
+  return html`<details class="call" data-state=${state} data-ref=${refOf(call, task)}>
     <summary>
       <span class="mark" role="img" aria-label=${t(`call.${state}`)}></span>
       <code class="name">${call.name}</code>
@@ -34,6 +34,11 @@ export function CallView({ call, task, isActive }) {
       whole=${call.truncated ? () => reload(task) : null}
     />`}
   </details>`;
+}
+
+/** The name under which `recall` and a digest have a call. @param {Call} call @param {string} task */
+function refOf({ scope, index }, task) {
+  return `${task.slice(0, 8)}.${scope.includes("#") ? scope : scope.slice(0, 8)}.${index}`;
 }
 
 /** What a call's result is called; the model sees no hidden one. @param {Record<string, unknown>} result */

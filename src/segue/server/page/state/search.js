@@ -7,7 +7,7 @@ import { store, turnOf } from "./store.js";
 import { useEffect, useState } from "../vendor/htm-preact.js";
 import { effect, untracked } from "../vendor/signals-core.js";
 
-/** @import { Hit } from "./types.js" */
+/** @import { Hit, Sought } from "./types.js" */
 
 /** Milliseconds that a person stops typing before messages are searched. */
 const PAUSE = 150;
@@ -49,10 +49,13 @@ export function useHits(query, session = "", again = null) {
 let tried = "";
 
 /** Show the turn in which something was found, however old it is. @param {Hit} hit */
-export function showHit({ session_id: session, task_id: task }) {
+export const showHit = ({ session_id: session, task_id: task }) => showTurn({ session, task });
+
+/** Show a turn, or a call in it. @param {Sought} sought */
+export function showTurn(sought) {
   tried = "";
-  store.sought.value = { session, task };
-  goTo(session);
+  store.sought.value = sought;
+  goTo(sought.session);
 }
 
 effect(() => {

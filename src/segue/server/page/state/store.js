@@ -16,7 +16,7 @@ export const store = {
   /** @type {import("../vendor/signals-core.js").Signal<TurnSignal[]>} oldest first */
   turns: signal([]),
   /** The turn that is kept in view until the person scrolls; null for the latest one. */
-  sought: signal(/** @type {{ session: string, task: string } | null} */ (null)),
+  sought: signal(/** @type {import("./types.js").Sought | null} */ (null)),
   /** The number of the first turn that is shown, from 1; known where there are branches. */
   firstTurn: signal(1),
   /** Those of the shown conversation, the first one first. */

@@ -13,13 +13,14 @@ import { Pending, useLoaded } from "./loaded.js";
 import { EditForm } from "./snapshot-edit.js";
 import { fork, placeOf, Story } from "./snapshot-entry.js";
 import { UndoForm } from "./snapshot-undo.js";
+import { Digest } from "./digest.js";
 import { inline } from "./text.js";
 
 /** @import { Json } from "../../state/types.js" */
 /** @import { Snapshot } from "../../timeline/data.js" */
 /**
  * @typedef {{ next: string[], messages: any[], plan: { step_id: string, description: string, status: string }[],
- *   results: any[], state: Json, editable: string[], prompt: string }} Held
+ *   results: any[], state: Json, editable: string[], prompt: string, sources: Record<string, string> }} Held
  */
 
 /** The fields that hold what was noted for later. */
@@ -54,7 +55,7 @@ export function State({ session, entries, point }) {
     <p class="about"><code>${entry.id}</code> · ${moment(entry.created_at)}</p>
     <${Story} entry=${entry} />
     <${Actions} session=${session} entry=${entry} later=${later} held=${loaded.value} />
-    ${loaded.value ? html`<${Contents} held=${loaded.value} />` : html`<${Pending} loaded=${loaded} />`}
+    ${loaded.value ? html`<${Contents} session=${session} held=${loaded.value} />` : html`<${Pending} loaded=${loaded} />`}
   </div>`;
 }
 
@@ -85,11 +86,12 @@ function Actions({ session, entry, later, held }) {
     ${form === "undo" && html`<${UndoForm} session=${session} entry=${entry} later=${later} close=${close} />`}`;
 }
 
-/** @param {{ held: Held }} props */
-function Contents({ held: { messages, plan, results, state, prompt } }) {
+/** @param {{ session: string, held: Held }} props */
+function Contents({ session, held: { messages, plan, results, state, prompt, sources } }) {
   const memory = MEMORY.filter((name) => name in state);
-  const others = Object.entries(state).filter(([name]) => !memory.includes(name));
+  const others = Object.entries(state).filter(([name]) => !memory.includes(name) && name !== "digest");
   return html`${plan.length > 0 && html`<${Plan} plan=${plan} />`}
+    ${state.digest && html`<${Digest} session=${session} digest=${state.digest} sources=${sources} />`}
     <${Listed} title=${t("difference.messages")} items=${messages} line=${messageLine} />
     <${Listed} title=${t("difference.results")} items=${results} line=${resultLine} />
     ${memory.length > 0 &&
