@@ -46,7 +46,7 @@ def said_by_turn(left_out: Iterable[Exchange], last_turn: int) -> dict[str, str]
 def prose_request(said: Mapping[str, str], language: str, most_tokens: int) -> ModelRequest:
     """The call that asks for the prose of these turns, of the latest of them that have room."""
     shown: list[str] = []
-    for receipt, text in reversed(said.items()):
+    for receipt, text in reversed([*said.items()]):
         shown.append(f"[{receipt}]\n{text}")
         if tokens("\n\n".join(shown)) > most_tokens and len(shown) > 1:
             shown.pop()

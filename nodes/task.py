@@ -97,14 +97,13 @@ def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bo
     Raises:
         ValueError: if `strict`, where a message to remove is not there.
     """
-    grown: list[Any] = [*history]
     given = [_converted(write if isinstance(write, list) else [write]) for write in writes]
     added = [message for messages in given for message in messages]
     if not any(isinstance(message, RemoveMessage) for message in added):
-        appended = _places.append(grown, added)
+        appended = _places.append([*history], added)
         if appended is not None:
             return appended
-    grown = _converted(grown)
+    grown: list[Any] = _converted([*history])
     places = {message.id: place for place, message in enumerate(grown) if message}
     for messages in given:
         removed: set[str | None] = set()

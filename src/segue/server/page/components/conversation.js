@@ -71,15 +71,6 @@ function useDropping() {
   };
 }
 
-/** Open a call by its ref, with what it is in. @param {string} [ref] */
-function openCall(ref) {
-  const call = ref ? document.querySelector(`details[data-ref="${CSS.escape(ref)}"]`) : null;
-  for (let each = call; each; each = each.parentElement?.closest("details") ?? null) {
-    /** @type {HTMLDetailsElement} */ (each).open = true;
-  }
-  return call;
-}
-
 /** @param {{ state: import("../state/store.js").Paging["state"] }} props */
 function NoTurns({ state }) {
   if (state === "loading") return html`<${Skeleton} />`;
@@ -124,7 +115,7 @@ function useEndOf(session) {
     const { value: kept } = store.sought;
     const turn = kept && document.getElementById(`turn-${kept.task}`);
     if (turn) stuck.current = false;
-    (openCall(kept?.call) ?? turn)?.scrollIntoView({ block: "start" });
+    (kept?.find?.() ?? turn)?.scrollIntoView({ block: "start" });
     if (!kept && stuck.current) toEnd();
   };
   useEffect(() => void (store.sought.value || toEnd()), [session]);

@@ -51,7 +51,7 @@ let tried = "";
 /** Show the turn in which something was found, however old it is. @param {Hit} hit */
 export const showHit = ({ session_id: session, task_id: task }) => showTurn({ session, task });
 
-/** Show a turn, or a call in it. @param {Sought} sought */
+/** Show a turn, or a part of it. @param {Sought} sought */
 export function showTurn(sought) {
   tried = "";
   store.sought.value = sought;

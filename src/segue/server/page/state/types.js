@@ -18,7 +18,7 @@
  *   updated_at: number, default_agent: string, root: string, agent_id: string, origin: string, pinned: boolean,
  *   archived: boolean }} SessionRow
  * @typedef {{ task_id: string, session_id: string, title: string, snippet: string, created_at: number }} Hit
- * @typedef {{ session: string, task: string, call?: string }} Sought A turn, or a call in it by its ref.
+ * @typedef {{ session: string, task: string, find?: () => Element | null }} Sought A turn, or what is found in it.
  * @typedef {{ session_id: string, parent: string | null, turn: number, turns: number, updated_at: number }} Branch
  *   A session that repeats its parent before a turn.
  * @typedef {{ session_id: string, checkpoint_id: string, effects: { task_id: string, name: string, arguments: Json,

@@ -12,7 +12,9 @@ import { html } from "../../vendor/htm-preact.js";
  */
 
 /** The kinds in the order in which prompts have them. */
-const KINDS = ["rule", "limit", "preference", "deadline", "decision", "open_step", "identifier", "fact", "result", "summary"];
+const KINDS = [
+  "rule", "limit", "preference", "deadline", "decision", "open_step", "identifier", "fact", "result", "summary",
+];
 
 /** @param {Known & { digest: { entries: Entry[], left_out?: number } }} props */
 export function Digest({ session, sources, digest: { entries, left_out: left = 0 } }) {
@@ -26,7 +28,9 @@ export function Digest({ session, sources, digest: { entries, left_out: left = 0
         <ul>
           ${entries
             .filter((entry) => entry.kind === kind)
-            .map((entry) => html`<li key=${`${entry.receipt} ${entry.text}`}><${Said} entry=${entry} known=${known} /></li>`)}
+            .map((entry) => {
+              return html`<li key=${`${entry.receipt} ${entry.text}`}><${Said} entry=${entry} known=${known} /></li>`;
+            })}
         </ul>`,
     )}
     ${left > 0 && html`<p class="about">${t("digest.leftOut", { n: left })}</p>`}
@@ -36,14 +40,19 @@ export function Digest({ session, sources, digest: { entries, left_out: left = 0
 /** @param {{ entry: Entry, known: Known }} props */
 function Said({ entry, known }) {
   return html`${entry.text} <${Source} receipt=${entry.receipt} known=${known} />
-    ${entry.before && html`<${More} name="before" text=${entry.before} receipt=${entry.before_receipt} known=${known} />`}
+    ${entry.before &&
+    html`<${More} name="before" text=${entry.before} receipt=${entry.before_receipt} known=${known} />`}
     ${entry.against &&
     html`<${More} name="against" text=${entry.against} receipt=${entry.against_receipt} known=${known} />`}
     ${entry.but_see && html`<${More} name="butSee" text="" receipt=${entry.but_see} known=${known} />`}`;
 }
 
-/** What an entry changed, what differs from it, or what changes it. */
-function More(/** @type {{ name: string, text: string, receipt: string, known: Known }} */ { name, text, receipt, known }) {
+/**
+ * What an entry changed, what differs from it, or what changes it.
+ *
+ * @param {{ name: string, text: string, receipt: string, known: Known }} props
+ */
+function More({ name, text, receipt, known }) {
   return html`<br /><span class="about">${textOf(`digest.${name}`, name)} ${text} </span>
     <${Source} receipt=${receipt} known=${known} />`;
 }
@@ -56,7 +65,16 @@ function Source({ receipt, known: { session, sources } }) {
   if (!task) return html`<span class="about">${label}</span>`;
   const show = (/** @type {Event} */ event) => {
     event.preventDefault();
-    showTurn({ session, task, call: turn ? "" : receipt });
+    showTurn({ session, task, find: () => (turn ? null : openCall(receipt)) });
   };
   return html`<a href=${sessionAddress(session)} onClick=${show}>${label}</a>`;
+}
+
+/** Open a call by its ref, with what it is in. @param {string} ref */
+function openCall(ref) {
+  const call = document.querySelector(`details[data-ref="${CSS.escape(ref)}"]`);
+  for (let each = call; each; each = each.parentElement?.closest("details") ?? null) {
+    /** @type {HTMLDetailsElement} */ (each).open = true;
+  }
+  return call;
 }

@@ -20,7 +20,8 @@ import { inline } from "./text.js";
 /** @import { Snapshot } from "../../timeline/data.js" */
 /**
  * @typedef {{ next: string[], messages: any[], plan: { step_id: string, description: string, status: string }[],
- *   results: any[], state: Json, editable: string[], prompt: string, sources: Record<string, string> }} Held
+ *   results: any[], state: Json, editable: string[], prompt: string,
+ *   sources: Record<string, string> }} Held
  */
 
 /** The fields that hold what was noted for later. */
@@ -55,7 +56,9 @@ export function State({ session, entries, point }) {
     <p class="about"><code>${entry.id}</code> · ${moment(entry.created_at)}</p>
     <${Story} entry=${entry} />
     <${Actions} session=${session} entry=${entry} later=${later} held=${loaded.value} />
-    ${loaded.value ? html`<${Contents} session=${session} held=${loaded.value} />` : html`<${Pending} loaded=${loaded} />`}
+    ${loaded.value
+      ? html`<${Contents} session=${session} held=${loaded.value} />`
+      : html`<${Pending} loaded=${loaded} />`}
   </div>`;
 }
 
