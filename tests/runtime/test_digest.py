@@ -152,6 +152,7 @@ async def test_the_rules_hold_after_an_export_an_import_and_a_fork_of_an_earlier
         held = (await state(app, "u")).state.get("digest", {"messages": 0})
         assert held["messages"] <= len((await state(app, "u")).messages)
         assert await talk(app, "u", 41, 60) == "done."
+        assert await in_every_mode(app, "u") == OBEYED
 
 
 CHILD = """
@@ -256,7 +257,11 @@ async def test_a_model_writes_prose_once_for_what_leaves_and_what_it_invents_is_
             result = await app.ask(said(turn), session_id="s")
             asked.append(result["usage"]["calls"])
             purposes += [each.purpose for each in await app.events(result["task_id"]) if isinstance(each, ModelCalled)]
-        digest = (await state(app, "s")).state["digest"]
+        held = await state(app, "s")
+        digest = held.state["digest"]
+        tasks = [task.task_id for task in reversed(await app.tasks.list(session_id="s", limit=-1))]
+    assert held.sources == {receipt: tasks[int(receipt.removeprefix("turn-")) - 1] for receipt in held.sources}
+    assert held.sources.keys() >= {entry["receipt"] for entry in digest["entries"]}
     prose = [entry for entry in digest["entries"] if entry["kind"] == "summary"]
     assert {entry["text"] for entry in prose} == {"The user asked about the garden with its benches."}
     assert all(re.fullmatch(r"turn-\d+", entry["receipt"]) for entry in prose)
