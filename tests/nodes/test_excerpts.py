@@ -26,7 +26,7 @@ def test_a_result_keeps_its_beginning_its_end_and_the_fields_that_the_request_na
     note, _, end = rest.partition("] …")
     assert TEXT.startswith(begin) and len(begin) == 750
     assert TEXT.endswith(end) and end.endswith('"carrier": "DHL"}')
-    assert f'recall(ref=\'ref\', offset={len(begin)}); in them payment_status: "open", totalAmount: 420.5' in note
+    assert f"recall(ref='ref', offset={len(begin)}); in them payment_status: \"open\", totalAmount: 420.5" in note
     assert note.startswith(f"{len(TEXT) - len(begin) - len(end)} more characters")
     assert len(begin) + len(end) + len("payment_status...") < 1_000
 
