@@ -1,8 +1,7 @@
 """What a late turn of a session costs beside an early one: time, prompt and storage; and so the calls of a long task.
 
 The user states twelve rules in the first turns and small matters after them. The model is scripted: its time is not in
-the figures. `python -m benchmarks.long_session [TURNS] [CALLS]` prints a row each at some places on the way. With
-`late TURNS` it has 150 turns after so many that were put into the history at once, which takes a minute.
+the figures. `python -m benchmarks.long_session [TURNS] [CALLS]` prints a row each at some places on the way.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
@@ -27,9 +26,6 @@ from segue.core.agents import Agent, Budget
 from segue.tools.registry import tool
 
 TURNS, CALLS = 10_000, 1_000
-AT_ONCE = 1_000
-LATE = 150
-"""Turns of `late`, of which the last hundred count: by then a snapshot has the history."""
 AROUND = 20
 """Turns whose middle is a figure."""
 RULES = [f"Never open door {number} without asking me." for number in range(1, 13)]
@@ -110,29 +106,6 @@ async def turns(folder: Path, most: int) -> None:
                 row(turn, round(1000 * middle, 1), *cells)
 
 
-async def late(folder: Path, before: int) -> None:
-    """Have turns after so many that were not had, and print what they took: the middle, and the mean with snapshots."""
-    model = Scripted()
-    agent = Agent(agent_id="a", model=model, mode="direct", budget=Budget(prompt_tokens=6_000))
-    async with segue.open(folder / "c.db", agents=[agent]) as app:
-        await app.ask(RULES[0], session_id="s")
-        graph, config = app._runner.graph, {"configurable": {"thread_id": "s"}}
-        said = [HumanMessage(f"Tell me about part {turn} of the garden and its trees.") for turn in range(2, before)]
-        for begin in range(0, len(said), AT_ONCE):
-            part = [each for one in said[begin : begin + AT_ONCE] for each in (one, AIMessage("It is fine."))]
-            await graph.aupdate_state(config, {"messages": part}, as_node="FINISH")
-        taken: list[float] = []
-        for turn in range(LATE):
-            began = time.process_time()
-            await app.ask(f"Tell me about part {before + turn} of the garden and its trees.", session_id="s")
-            taken.append(time.process_time() - began)
-    measured = taken[-100:]
-    row("turns before", "processor ms, the middle", "mean", "most", "prompt characters")
-    row("--:", "--:", "--:", "--:", "--:")
-    figures = (statistics.median(measured), statistics.mean(measured), max(measured))
-    row(before, *(round(1000 * each, 1) for each in figures), model._sizes[-1][1])
-
-
 async def calls(folder: Path, most: int) -> None:
     """Have one task with so many calls, and print what rounds took, from one prompt to the next."""
     model = Scripted(calls=most)
@@ -159,8 +132,4 @@ def main(most_turns: int = TURNS, most_calls: int = CALLS) -> None:
 
 if __name__ == "__main__":
     os.environ.update(SEGUE_DISPATCH="never", OPENAI_API_KEY="", OPENAI_BASE_URL="")
-    if sys.argv[1:2] == ["late"]:
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as made:
-            asyncio.run(late(Path(made), int(sys.argv[2])))
-    else:
-        main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:]))
