@@ -163,9 +163,8 @@ async def test_a_server_that_is_down_is_asked_again_later_and_one_that_forgot_th
         async with segue.open(database, agents=[agent], clock=clock) as app:
             asked = await app.ask("Go.", agent="caller")
             assert asked.status == "waiting"
-    monkeypatch.setattr("tests.server.serving.listening", lambda: mcp_port(port))
     async with segue.open(database, agents=[agent], clock=clock) as app:
-        with Served(agents=[worker(gate)], examples=False):
+        with Served(agents=[worker(gate)], examples=False, port=port):
             clock.now += MINUTE
             await app.schedules.run_due()
             await until(lambda: _ended(app, asked.task_id))
@@ -174,16 +173,6 @@ async def test_a_server_that_is_down_is_asked_again_later_and_one_that_forgot_th
 
 async def _ended(app: Any, task_id: str) -> bool:
     return (await app.task(task_id)).status in ("done", "error")
-
-
-def mcp_port(port: int) -> Any:
-    import socket
-
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen()
-    return listener
 
 
 CHILD = """

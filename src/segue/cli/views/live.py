@@ -187,7 +187,7 @@ class LiveView(TaskView):
     def _status(self, steps: str = "") -> Text:
         """What is being done, how many `steps` of the plan are, and for how long."""
         took = terminal_text("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
-        running = ", ".join(dict.fromkeys(call.name for call in list(self.task.running.values())))
+        running = "" if self._plan else ", ".join(dict.fromkeys(call.name for call in list(self.task.running.values())))
         parts = (one_line(running or self._doing, self._room()), steps, took)
         return Text(" · ".join(part for part in parts if part), style="dim")
 
