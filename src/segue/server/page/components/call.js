@@ -37,7 +37,7 @@ export function CallView({ call, task, isActive }) {
 }
 
 /** The name under which `recall` and a digest have a call. @param {Call} call @param {string} task */
-function refOf({ scope, index }, task) {
+function refOf({ scope = "", index }, task) {
   return `${task.slice(0, 8)}.${scope.includes("#") ? scope : scope.slice(0, 8)}.${index}`;
 }
 
