@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-agentdojo durability lock release clean
+.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-agentdojo durability lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ types: $(VENV)/.dev
 	@$(BIN)/python -m reference.readme $(TYPES)/readme
 
 studio: export SEGUE_AGENTS := $(SEGUE_AGENTS)
+serve: $(VENV)/.serve ## start the service with the example agents, and its page at http://127.0.0.1:8000
+	$(BIN)/segue serve
+
 studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine only
 	LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
 	  $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --no-reload
@@ -142,6 +145,7 @@ clean: ## remove .venv and everything that was built
 
 # Set-up. A stamp says what is installed; it is made anew when pyproject.toml or constraints.txt changes.
 $(VENV)/.base: WANTED := -e .
+$(VENV)/.serve: WANTED := -e '.[serve]'
 $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
 $(VENV)/.release: WANTED := -e '.[all]' --group dev --group release
@@ -153,7 +157,7 @@ $(VENV)/.durability: WANTED := -e '.[langchain,serve]' --group durability
 $(VENV)/.durability: CONSTRAINTS := -c benchmarks/durability/constraints.txt
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.durability $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.serve $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.durability $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
