@@ -129,7 +129,7 @@ def test_a_support_agent_has_tools_approval_an_mcp_server_and_a_script(
     (agent,) = segue.load_agents(agents)
     assert {language: agent.suggestions[language][1] for language in ("en", "zh")} == {
         "en": "Please refund order 17",
-        "zh": "请退款订单 17",
+        "zh": "请给订单 17 退款",
     }
     agents.write_text(re.sub(COMMENTED, r"\1", agents.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     for page in ("docs/guides/mcp.md", "docs/tutorial.md"):

@@ -55,7 +55,7 @@ def test_the_prompts_are_those_of_make_bench() -> None:
     json, native = (cells(sent, row) for row in ("Segue json", "Segue native"))
     more = [round(100 * (float(row[-1]) - 1)) for row in (native, json)]
     assert f"Segue sends {more[0]} % more characters" in README
-    assert f"and {more[1]} % more in the default one, json" in README
+    assert f"with native, and {more[1]} % more with json" in README
     guide = (ROOT / "docs/guides/models.md").read_text(encoding="utf-8")
     for row, measured in (('`protocol="json"`', json), ('`protocol="native"`', native)):
         assert cells(guide, row) == [f"{round(int(measured[0].replace(',', '')), -3):,}", f"{measured[3][:-1]} %"]
