@@ -104,6 +104,36 @@ def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None
     expect(page.get_by_text("Same plan, calls and answer.")).to_be_visible()
 
 
+SMALL = """
+[[agent]]
+agent_id = "a"
+model = "offline"
+mode = "react"
+tools = ["calculator"]
+
+[agent.budget]
+prompt_tokens = 2400
+"""
+
+
+def test_entries_of_the_digest_open_the_turn_and_the_call_that_they_came_from(tmp_path: Path, visit: Visit) -> None:
+    sums = [f"Calculate {number} + 1. {'The garden has trees and benches by the pond. ' * 12}" for number in range(24)]
+    with Service(tmp_path, SMALL) as service:
+        for message in ("Never call a customer before nine.", *sums):
+            assert '"done"' in service.api.post("/api/chat", json={"session_id": "s", "message": message}).text
+        page = visit(service, "#/s/s")
+        page.get_by_role("button", name="Open the inspector").click()
+        page.get_by_role("tab", name="Timeline").click()
+        page.locator(".snapshot").last.locator(".place button.quiet").click()
+        digest = page.locator(".digest")
+        rule = digest.locator("li", has_text="Never call a customer before nine.")
+        rule.get_by_role("link", name="turn 1").click()
+        said = page.get_by_role("log").get_by_text("Never call a customer before nine.")
+        expect(said).to_be_in_viewport()
+        digest.get_by_role("link", name="call").first.click()
+        expect(page.get_by_role("log").locator("details.call[open]")).to_be_in_viewport()
+
+
 def test_two_snapshots_are_compared(show: Show) -> None:
     page = show("Timeline", "trip")
     first = page.locator(".snapshot", has_text="Message sent")
