@@ -24,7 +24,10 @@ from .views import outcome
 
 
 class EventStream(StreamingResponse):
-    """One client's view of a task, which does not know of it; its place is free as soon as the client is gone."""
+    """One client's view of a task, which does not know of it; its place is free as soon as the client is gone.
+
+    The headers that all event streams have are added in `middleware.py`.
+    """
 
     def __init__(
         self,
