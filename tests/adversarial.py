@@ -119,7 +119,7 @@ def _one(kind: str, given: Any) -> str:
 def _member(items: Any) -> str:
     (kind, given), *_ = items
     if kind.name == "NEGATE":
-        return next(char for char in "a1 -\0\x01" if not re.match(_class(items[1:]), char))
+        return next(char for char in "a1 -é\0\x01" if not re.match(_class(items[1:]), char))
     if kind.name == "RANGE":
         return chr(given[0])
     return _CATEGORIES[given.name.removeprefix("CATEGORY_")] if kind.name == "CATEGORY" else chr(given)

@@ -31,7 +31,7 @@ from ...runtime.modes import kept_types
 
 _KNOWN = {"$schema", "dependencies", "graphs", "env", "python_version", "node_version", "pip_config_file"}
 _KNOWN |= {"dockerfile_lines", "base_image", "api_version", "image_distro", "keep_pkg_tools", "source"}
-_LINE = re.compile(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*")
+_LINE = re.compile(r"(?:export\s+)?(\w+)\s*=\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _set_environment(path: Path, given: Any) -> None:
             lines = (path.parent / given).read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise ConfigurationError("The file {file} cannot be read: {error}.", file=given, error=error) from error
-        found = (_LINE.fullmatch(line) for line in lines if not line.lstrip().startswith("#"))
+        found = (_LINE.fullmatch(line) for line in map(str.strip, lines) if not line.startswith("#"))
         variables = {each[1]: each[2].strip("\"'") for each in found if each}
     for name, value in variables.items():
         os.environ.setdefault(name, str(value))
