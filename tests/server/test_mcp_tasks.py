@@ -67,7 +67,7 @@ def clerk(**fields: Any) -> Agent:
 
 @pytest.fixture
 async def app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
-    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0)
     GATES.clear()
     async with segue.open(":memory:", agents=[clerk(), clerk(agent_id="must", mcp_tasks="required")]) as app:
         yield app
@@ -202,7 +202,7 @@ async def test_agents_whose_tools_only_read_say_so(app: App) -> None:
 
 
 async def test_over_http_a_task_is_its_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0.05)
+    monkeypatch.setattr("segue.mcp._HANDLE_SECONDS", 0)
     GATES.clear()
     with Served(":memory:", ServerSettings(keys=KEYS), agents=[clerk()]) as served:
         async with opened(served.url, ALPHA, extensions=[Tasks()]) as client:
