@@ -120,7 +120,9 @@ class GuardedShop:
             """How many of an item there are."""
             return f"7 {item}"
 
-        config = uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            server.streamable_http_app(), log_config=None, access_log=False, timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 

@@ -82,7 +82,7 @@ def serve(server: MCPServer) -> Iterator[str]:
     bound = socket.create_server(("127.0.0.1", 0))
     listening = socket.socket(fileno=bound.detach())
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-    running = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error"))
+    running = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_config=None, access_log=False))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
