@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -198,19 +198,28 @@ def dated(found: GraphObject) -> Json:
     return {"created_at": iso(found.created_at), "updated_at": iso(found.updated_at)}
 
 
-def found_page(
-    found: Iterable[Json], limit: int, offset: int, sort_by: str | None, order: str | None, select: list[str] | None
-) -> Response:
-    """The objects that a search found, a page of them, with how many there are."""
-    listed = [*found]
-    if sort_by:
-        listed.sort(key=lambda each: str(each.get(sort_by) or ""), reverse=order != "asc")
-    page = listed[offset : offset + limit]
-    headers = {"X-Pagination-Total": str(len(listed))}
-    if offset + limit < len(listed):
-        headers["X-Pagination-Next"] = str(offset + limit)
-    chosen = [{name: each.get(name) for name in select} if select else each for each in page]
-    return JSONResponse(chosen, headers=headers)
+class ObjectSearch(Given):
+    """Which objects are searched, and which page of them is given; `sort_by` may have fewer values in a subclass."""
+
+    metadata: Json | None = None
+    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
+    offset: int = Field(default=0, ge=0)
+    sort_by: str | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+    def page(self, found: Iterable[Json]) -> Response:
+        """The objects that were found, a page of them, with how many there are."""
+        listed = [*found]
+        if by := self.sort_by:
+            listed.sort(key=lambda each: str(each.get(by) or ""), reverse=self.sort_order != "asc")
+        end = self.offset + self.limit
+        headers = {"X-Pagination-Total": str(len(listed))}
+        if end < len(listed):
+            headers["X-Pagination-Next"] = str(end)
+        shown = listed[self.offset : end]
+        chosen = [{name: each.get(name) for name in self.select} if self.select else each for each in shown]
+        return JSONResponse(chosen, headers=headers)
 
 
 def has_metadata(found: GraphObject, wanted: Mapping[str, Any] | None) -> bool:

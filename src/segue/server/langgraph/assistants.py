@@ -15,10 +15,10 @@ from .api import (
     NAMESPACE,
     Call,
     Given,
+    ObjectSearch,
     Refusal,
     checked_id,
     dated,
-    found_page,
     has_metadata,
     iso,
     new_id,
@@ -46,15 +46,10 @@ class AssistantChange(Given):
     description: str | None = None
 
 
-class AssistantSearch(Given):
-    metadata: Json | None = None
+class AssistantSearch(ObjectSearch):
     graph_id: str | None = None
     name: str | None = None
-    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
-    offset: int = Field(default=0, ge=0)
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
-    sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
 
 
 class Latest(Given):
@@ -189,7 +184,7 @@ async def delete(call: Call) -> None:
 async def search(call: Call) -> Response:
     given = await call.body(AssistantSearch)
     found = [_shown(each) for each in await _all(call) if _fits(each, given)]
-    return found_page(found, given.limit, given.offset, given.sort_by, given.sort_order, given.select)
+    return given.page(found)
 
 
 async def count(call: Call) -> Any:
@@ -278,11 +273,12 @@ def _schemas(graph_id: str, opened: Pregel[Any, Any, Any, Any]) -> Json:
         except Exception:  # noqa: BLE001  a type of the state may have no JSON schema
             return None
 
+    output = attempt(opened.get_output_jsonschema)
     return {
         "graph_id": graph_id,
         "input_schema": attempt(opened.get_input_jsonschema),
-        "output_schema": attempt(opened.get_output_jsonschema),
-        "state_schema": attempt(opened.get_output_jsonschema),
+        "output_schema": output,
+        "state_schema": output,
         "config_schema": None,
         "context_schema": attempt(opened.get_context_jsonschema),
     }

@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
 from starlette.responses import Response
 
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
 from ...core.schedules import following
-from .api import MOST_FOUND, Call, Given, Refusal, dated, found_page, has_metadata, iso, new_id, route, unsupported
+from .api import Call, Given, ObjectSearch, Refusal, dated, has_metadata, iso, new_id, route, unsupported
 from .assistants import find_assistant
 
 _OF_RUN = (
@@ -49,16 +48,10 @@ class CronChange(CronFields):
     schedule: str | None = None
 
 
-class CronSearch(Given):
+class CronSearch(ObjectSearch):
     assistant_id: str | None = None
     thread_id: str | None = None
     enabled: bool | None = None
-    metadata: Json | None = None
-    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
-    offset: int = Field(default=0, ge=0)
-    sort_by: str | None = None
-    sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
 
 
 def show_cron(found: GraphObject) -> Json:
@@ -148,7 +141,7 @@ async def delete(call: Call) -> None:
 async def search(call: Call) -> Response:
     given = await call.body(CronSearch)
     found = [show_cron(each) for each in await call.of_owner("cron") if _fits(each, given)]
-    return found_page(found, given.limit, given.offset, given.sort_by, given.sort_order, given.select)
+    return given.page(found)
 
 
 async def count(call: Call) -> Any:

@@ -19,10 +19,10 @@ from .api import (
     MOST_FOUND,
     Call,
     Given,
+    ObjectSearch,
     Refusal,
     checked_id,
     dated,
-    found_page,
     has_metadata,
     iso,
     new_id,
@@ -49,16 +49,11 @@ class ThreadChange(Given):
     ttl: Any = None
 
 
-class ThreadSearch(Given):
-    metadata: Json | None = None
+class ThreadSearch(ObjectSearch):
     values: Json | None = None
     ids: list[str] | None = None
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
-    limit: int = Field(default=10, ge=1, le=MOST_FOUND)
-    offset: int = Field(default=0, ge=0)
     sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
-    sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
     extract: Any = None
 
 
@@ -165,7 +160,7 @@ async def search(call: Call) -> Response:
     if given.extract:
         raise unsupported("extract in searches of threads")
     found = [show_thread(each) for each in await call.of_owner("thread") if _fits(each, given)]
-    return found_page(found, given.limit, given.offset, given.sort_by, given.sort_order, given.select)
+    return given.page(found)
 
 
 async def count(call: Call) -> Any:
