@@ -271,10 +271,8 @@ class AgentServer:
         )
 
     async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
-        try:
+        with self._refusing(ctx):
             agent = self._agent(params.name)
-        except SegueError as error:
-            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
         texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(params.arguments or {})]
         messages = [PromptMessage(role="user", content=TextContent(type="text", text=text)) for text in texts]
         return GetPromptResult(description=_description(agent), messages=messages)
@@ -317,10 +315,8 @@ class AgentServer:
                 {"uri": params.uri},
             )
         name = self._prefix_of(ctx) + unquote(params.uri.removeprefix(SESSIONS))
-        try:
+        with self._refusing(ctx, {"uri": params.uri}):
             messages = await self._app.history(name)
-        except SegueError as error:
-            raise MCPError(INVALID_PARAMS, self._describe(ctx, error), {"uri": params.uri}) from error
         text = json.dumps(messages, ensure_ascii=False)
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)])
 
@@ -513,14 +509,14 @@ class AgentServer:
         return task
 
     @contextmanager
-    def _refusing(self, ctx: Context) -> Iterator[None]:
-        """Give errors the protocol's form."""
+    def _refusing(self, ctx: Context, about: Json | None = None) -> Iterator[None]:
+        """Give errors the protocol's form, with what they are about as their data."""
         try:
             yield
         except ValidationError as error:
-            raise MCPError(INVALID_PARAMS, str(error.errors()[0]["msg"])) from error
+            raise MCPError(INVALID_PARAMS, str(error.errors()[0]["msg"]), about) from error
         except SegueError as error:
-            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, error), about) from error
 
 
 def _takes_tasks(ctx: Context) -> bool:
