@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-agentdojo durability lock release clean
+.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-digest bench-agentdojo durability lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ bench-agentdojo: ## what approval costs and stops on AgentDojo, in a virtual env
 
 bench-integrity: $(VENV)/.bench ## edits behind Segue's back, which the audit log finds: the table of docs/reliability.md
 	$(BIN)/python -m benchmarks.memory_integrity
+
+bench-digest: $(VENV)/.bench ## what a prompt keeps of a long session, by compaction-conformance-kit: the figures of docs/guides/long-sessions.md
+	$(BIN)/python -m benchmarks.compaction_kit
 
 bench-ledger: $(VENV)/.dev ## kill create_agent at every write, with the ledger and without: the table of docs/guides/keep-your-graph.md
 	$(BIN)/python -m benchmarks.ledger
