@@ -73,7 +73,7 @@ from .core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, U
 from .core.events import Action, ErrorRaised, Event, RecursionStart, StepUpdate, ToolCall
 from .core.message import AnswerFormat
 from .core.records import Json, RequestKey, SessionFilter, Task, is_short_id
-from .core.task import TaskStatus
+from .core.task import LONGEST_NAME, NAME, TaskStatus
 from .prompts.catalogue import Language, error_text
 from .prompts.protocols import (
     answer_of,
@@ -120,7 +120,7 @@ class Call(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     message: str = Field(min_length=1, description="What the agent is to do or to answer.")
-    session_id: str | None = Field(default=None, pattern=r"^[\w.:@-]+$", max_length=95)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
     """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
     interrupt_id: str | None = Field(default=None, max_length=64)

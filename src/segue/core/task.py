@@ -198,14 +198,18 @@ def next_status(old: str, new: str) -> TaskStatus:
     return TaskStatus(new)
 
 
-MOST_SESSION = 128
-"""Characters of a session's name."""
-_SESSION = re.compile(rf"^[\w.:@-]{{1,{MOST_SESSION}}}$")
+NAME_CHARACTER: Final = r"[\w.:@-]"
+NAME: Final = rf"^{NAME_CHARACTER}+$"
+"""What sessions and users may be called."""
+LONGEST_NAME: Final = 95
+"""Characters of a name that a client gives: with a tenant's in front it is not too long to be stored."""
+MOST_SESSION: Final = 128
+"""Characters of a session's name as it is stored."""
 
 
 def check_session(name: str) -> None:
     """Refuse a session's name that could not be written in a command or an address."""
-    if not _SESSION.fullmatch(name):
+    if len(name) > MOST_SESSION or not re.fullmatch(NAME, name):
         raise InvalidMessage(
             "The session name {name} cannot be used: write up to {most} letters, digits or . _ : @ -",
             name=repr(name[:40]),

@@ -59,7 +59,7 @@ from ..core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
 from ..core.message import AnswerFormat, ReplyOptions
 from ..core.records import Json, RequestKey, Task
 from ..core.reviews import RESPOND, list_decisions
-from ..core.task import ANYBODY, ENDED, OPEN, TaskStatus
+from ..core.task import ANYBODY, ENDED, LONGEST_NAME, NAME, OPEN, TaskStatus
 from ..prompts.catalogue import Language
 from ..prompts.protocols import answer_schema, client_result, declined, question_text, stop_notice
 from ..runtime.message_files import fingerprint
@@ -79,7 +79,7 @@ from ..runtime.reply import (
 from .continuation import Attempts, end_stopped
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TenantDep, routes
 from .errors import Problem, not_found, readable
-from .middleware import LONGEST, NAME, Items
+from .middleware import Items
 from .requests import File, SchemaForm, asked_calls, file_of, image_of, refuse_files, submit_results, waiting_calls
 from .service import Begun, Service
 from .stream import EventStream, events_of, task_headers, with_error_frames
@@ -230,7 +230,7 @@ class RunInput(BaseModel):
         },
     )
 
-    thread_id: str = Field(pattern=NAME, max_length=LONGEST, description="the session")
+    thread_id: str = Field(pattern=NAME, max_length=LONGEST_NAME, description="the session")
     run_id: str = Field(min_length=1, max_length=200, description="the same run again streams the same task")
     messages: Items[RunMessage]
     resume: Items[ResumeEntry] | None = None

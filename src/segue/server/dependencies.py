@@ -9,9 +9,9 @@ from fastapi.security import HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 
 from ..core.records import RequestKey
+from ..core.task import LONGEST_NAME, NAME
 from . import pages
 from .errors import ErrorBody, JsonResponse
-from .middleware import LONGEST, NAME
 from .service import Service
 from .tenants import Tenant
 
@@ -55,7 +55,7 @@ async def _request_key(request: Request, tenant: TenantDep, idempotency_key: Ide
 
 
 KeyDep = Annotated[RequestKey | None, Depends(_request_key)]
-UserName = Annotated[str | Unset, Header(max_length=LONGEST, pattern=NAME, description="Open WebUI's user.")]
+UserName = Annotated[str | Unset, Header(max_length=LONGEST_NAME, pattern=NAME, description="Open WebUI's user.")]
 Retries = Annotated[int, Header(ge=0, le=1000, description="How often the `openai` package sent it before.")]
 Html = Annotated[bool, Query(description="Also give each answer as HTML, rendered and sanitised.")]
 

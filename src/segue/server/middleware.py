@@ -438,10 +438,6 @@ class ResponseHeaders:
 
 # Requests' JSON objects and lists, whose validation stops at the first errors.
 
-NAME = r"^[\w.:@-]+$"
-"""What sessions and users may be called."""
-LONGEST = 95
-"""Characters of such a name: with a tenant's in front it is not too long to be stored."""
 MODEL = r"(offline|openai:[\w./:@-]+)"
 """The models that a client may name; what else a model may be, such as a file, belongs to the service."""
 LONGEST_MODEL = 207

@@ -18,7 +18,7 @@ from ..core.errors import TaskError
 from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
-from ..core.task import ACTIVE, ANYBODY, ENDED, TaskStatus
+from ..core.task import ACTIVE, ANYBODY, ENDED, LONGEST_NAME, NAME, TaskStatus
 from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
 from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
@@ -53,7 +53,7 @@ from .dependencies import (
     routes,
 )
 from .errors import ErrorBody, JsonResponse, Problem, encoded, not_found, readable
-from .middleware import LONGEST, NAME, Items, Texts
+from .middleware import Items, Texts
 from .requests import (
     ChatMessage,
     Effort,
@@ -662,7 +662,7 @@ _STREAM = {
 }
 _TEMPORARY = ("temporary:", "local:", "channel:")
 """Begin ids that Open WebUI gives to several chats."""
-SessionName = Annotated[str | Unset, Header(max_length=LONGEST, pattern=NAME, description="Names the session.")]
+SessionName = Annotated[str | Unset, Header(max_length=LONGEST_NAME, pattern=NAME, description="Names the session.")]
 
 
 class ModelEntry(BaseModel):

@@ -31,12 +31,12 @@ from ..core.errors import InvalidMessage, KeyUsed
 from ..core.events import ASKING, ApprovalRequested, Event, NotesMoved, QuestionAsked, StateChanged, Steered
 from ..core.message import AnswerFormat, ModelSettings, ReplyOptions, Upload, check_choice, check_schema
 from ..core.records import Json, RequestKey, Task
-from ..core.task import MessageOrigin, TaskStatus
+from ..core.task import LONGEST_NAME, NAME, MessageOrigin, TaskStatus
 from ..prompts.protocols import answer_of, client_result, with_message
 from ..runtime.message_files import ImageUrl
 from ..testing.rehearsal.simulate import start_conversation
 from .errors import Problem, not_found
-from .middleware import LONGEST, MOST_FIELDS, NAME, Items, RequestBody
+from .middleware import MOST_FIELDS, Items, RequestBody
 from .service import Begun, Service
 from .settings import UPLOAD
 from .tenants import Tenant
@@ -195,8 +195,10 @@ class ConversationRequest(Configuration):
         }
     )
 
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST, description="a new one without it")
-    user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(
+        default=None, pattern=NAME, max_length=LONGEST_NAME, description="a new one without it"
+    )
+    user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
 
 def read_message(app: App, message: str, agent_id: str, model: str) -> ConversationConfig:

@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from ..core.actor import HTTP, KEY
 from ..core.errors import ConfigurationError
-from ..core.task import ANYBODY
+from ..core.task import ANYBODY, NAME_CHARACTER
 
 SEPARATOR = ":"
 _NAME = "[A-Za-z0-9_-]{1,32}"
@@ -76,7 +76,7 @@ class Tenant:
         """A sentence of Segue's with the names in it as the tenant knows them."""
         if not self.name:
             return sentence
-        return re.sub(rf"(?<![\w.:@-]){re.escape(self.prefix)}(?=[\w.:@-])", "", sentence)
+        return re.sub(rf"(?<!{NAME_CHARACTER}){re.escape(self.prefix)}(?={NAME_CHARACTER})", "", sentence)
 
 
 DEFAULT = "default"

@@ -16,6 +16,7 @@ from ...core.agents import Agent
 from ...core.errors import ConfigurationError, UnknownAgent, UnknownMode, listed
 from ...core.models import OFFLINE
 from ...core.records import Json
+from ...core.task import LONGEST_NAME, NAME
 from ...prompts.catalogue import Language
 from ...testing.backtest import Backtest, BacktestOptions
 from ...testing.backtest.recording import age
@@ -23,7 +24,7 @@ from ...testing.backtest.run import Progress, conclusion
 from ...testing.rehearsal.grades import judge_of
 from ..dependencies import CONFLICT, PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, not_found
-from ..middleware import LONGEST, MODEL, NAME, Items, RequestBody
+from ..middleware import MODEL, Items, RequestBody
 from ..run import logger
 from ..runs import State, Status, begin, by_age, folder_of, read_report, request_stop
 from ..service import Service
@@ -79,7 +80,7 @@ class BacktestRequest(RequestBody):
     )
 
     name: str = Field(pattern=r"^[\w-]+$", max_length=60, examples=["brief"], description="a new folder's name")
-    sessions: Items[Annotated[str, Field(pattern=NAME, max_length=LONGEST)]] = Field(default=[], max_length=MOST)
+    sessions: Items[Annotated[str, Field(pattern=NAME, max_length=LONGEST_NAME)]] = Field(default=[], max_length=MOST)
     """Only these sessions; without any, all of the key's."""
     since: str = Field(default="", max_length=20, examples=["7d"])
     """Only tasks that began in the last 7d, 12h, 30m or 2w."""

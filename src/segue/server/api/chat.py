@@ -11,14 +11,14 @@ from ...core.conversation import MODE, Conversation
 from ...core.errors import InvalidMessage, UnknownThread
 from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json, RequestKey, Task
-from ...core.task import ANYBODY, Language, TaskStatus
+from ...core.task import ANYBODY, LONGEST_NAME, NAME, Language, TaskStatus
 from ...runtime.message_files import Uploaded
 from ...testing.rehearsal import differences
 from ...testing.rehearsal.simulate import load_conversation
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, not_found
 from ..frames import position
-from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, Items, RequestBody
+from ..middleware import LONGEST_MODEL, MODEL, Items, RequestBody
 from ..requests import ConversationRequest, answer_waiting, begin_conversation, read_message
 from ..service import Begun, Service
 from ..stream import EventStream, task_frames, task_headers
@@ -55,7 +55,7 @@ class ChatRequest(RequestBody):
     )
 
     message: str = Field(min_length=1)
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
     """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
     """auto, direct, react, plan, …; without it the user's default, else the agent's.
@@ -65,7 +65,7 @@ class ChatRequest(RequestBody):
     answers; calls are approved with `POST /api/tasks/{id}/answer`.
     """
     agent_id: str | None = Field(default=None, max_length=64)
-    user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
     model: str | None = Field(default=None, pattern=f"^{MODEL}$", max_length=LONGEST_MODEL)
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)

@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field, model_validator
 from ...core.errors import ThreadBusy
 from ...core.json import Outline
 from ...core.records import Json
-from ...core.task import ANYBODY
+from ...core.task import ANYBODY, LONGEST_NAME, NAME
 from ...core.timeline import SnapshotDifference, SnapshotState, TimelineEntry
 from ...testing.cassette import record
 from ...testing.cassette.cassette import dump
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, parts
-from ..middleware import LONGEST, NAME, RequestBody
+from ..middleware import RequestBody
 from ..service import Service
 from ..settings import IMPORT, ServerSettings
 from ..tenants import Tenant
@@ -35,7 +35,7 @@ AROUND = 1000
 """Bytes of a request to import around its document."""
 AnySize = Annotated[bool, Query(description="Also a document that is too long for this service to import.")]
 Newest = Annotated[int, Query(ge=1, le=100_000, description="How many snapshots: the newest.")]
-OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
+OtherSession = Annotated[str | Unset, Query(max_length=LONGEST_NAME, pattern=NAME, description="The session of `b`.")]
 
 
 Redact = Annotated[
@@ -103,7 +103,7 @@ class EditRequest(SnapshotRequest):
 
     message: str | None = None
     state: dict[str, Any] | None = None
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -136,7 +136,7 @@ class ImportRequest(RequestBody):
     """An exported session, and the name of the new one."""
 
     document: dict[str, Any]
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
     @model_validator(mode="before")
     @classmethod
@@ -240,7 +240,7 @@ class BranchRequest(RequestBody):
     """The message of the turn in the new branch, and the name of the branch's session."""
 
     message: str | None = Field(default=None, description="By default the same: the answer is made again.")
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
 
 class BranchPreview(BaseModel):

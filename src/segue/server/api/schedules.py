@@ -9,11 +9,11 @@ from ...core.errors import UnknownSchedule
 from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json
 from ...core.schedules import Schedule
-from ...core.task import ANYBODY
+from ...core.task import ANYBODY, LONGEST_NAME, NAME
 from .. import pages
 from ..dependencies import MODEL_DOWN, Before, KeyDep, Limit, PageDep, ServiceDep, TenantDep, Unset, routes
 from ..errors import JsonResponse, not_found
-from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, RequestBody
+from ..middleware import LONGEST_MODEL, MODEL, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Page, fields_of
@@ -102,11 +102,11 @@ class ScheduleRequest(RequestBody):
     """What becomes of a run while the last one is unfinished."""
     missed: Literal["once", "skip", "all"] = "once"
     """Of the runs that no process was there for, make up for one, none, or all."""
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
     """The session of every run; without it each has a new one."""
     agent_id: str = Field(default="", max_length=64)
     mode: str = Field(default="", max_length=64)
-    user_id: str = Field(default=ANYBODY, pattern=NAME, max_length=LONGEST)
+    user_id: str = Field(default=ANYBODY, pattern=NAME, max_length=LONGEST_NAME)
     model: str = Field(default="", pattern=f"^({MODEL})?$", max_length=LONGEST_MODEL)
     language: Literal["", "zh", "en"] = ""
     memory_files: MemoryPaths = Field(default={})

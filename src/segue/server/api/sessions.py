@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from ...core.conversation import MODE
 from ...core.records import Hit, Json, Sender, Session, SessionChanges, SessionFilter, Share, Task, Thread
+from ...core.task import LONGEST_NAME, NAME
 from ...core.timeline import Branch
 from .. import pages
 from ..dependencies import (
@@ -27,7 +28,7 @@ from ..dependencies import (
 )
 from ..errors import JsonResponse, LongJsonResponse, not_found
 from ..markdown import render
-from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, SHARED, RequestBody
+from ..middleware import LONGEST_MODEL, MODEL, SHARED, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import (
@@ -51,7 +52,7 @@ SentBy = Annotated[Sender | Unset, Query(description="Only those that people beg
 Words = Annotated[
     str, Query(max_length=200, description="Words or their beginnings; of Chinese any part, whatever the case.")
 ]
-OfSession = Annotated[str, Query(max_length=LONGEST, description="Only in this session.")]
+OfSession = Annotated[str, Query(max_length=LONGEST_NAME, description="Only in this session.")]
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
@@ -59,7 +60,7 @@ class ForkRequest(RequestBody):
     """Where to fork, and what to call the new session."""
 
     checkpoint_id: str = Field(max_length=64)
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
 
 class ForkView(BaseModel):
@@ -89,7 +90,7 @@ class SessionChange(Choices):
 class NewSession(Choices):
     """A session without a message."""
 
-    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
 
 
 @router.get("/api/sessions", response_model=Page[Thread])

@@ -9,15 +9,15 @@ from pydantic import BaseModel, Field
 
 from ...core.errors import UnknownFact, UnknownMemory
 from ...core.records import UserPreferences
-from ...core.task import ANYBODY
+from ...core.task import ANYBODY, LONGEST_NAME, NAME
 from .. import pages
 from ..dependencies import PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, not_found
-from ..middleware import LONGEST, NAME, RequestBody
+from ..middleware import RequestBody
 from ..views import Page
 
 router = routes("users")
-UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST, examples=["alice"])]
+UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST_NAME, examples=["alice"])]
 
 
 class Preferences(RequestBody):
@@ -94,7 +94,7 @@ def _known(key: str) -> Iterator[None]:
 
 memory_router = routes("memory")
 MemoryOwner = Annotated[
-    str, Query(pattern=NAME, max_length=LONGEST, description="The user whose files are meant.", examples=["alice"])
+    str, Query(pattern=NAME, max_length=LONGEST_NAME, description="The user whose files are meant.", examples=["alice"])
 ]
 FileName = Annotated[str, Path(max_length=1000, description="May have slashes.", examples=["coding/logs.md"])]
 OfTask = Annotated[str, Query(max_length=200, description="Only the entries of this task.")]

@@ -16,12 +16,12 @@ from ...core.context import Ids
 from ...core.errors import InvalidAnswer
 from ...core.message import AnswerFormat, ReplyOptions
 from ...core.records import Json, RequestKey, Task
-from ...core.task import ENDED, OPEN, TaskStatus
+from ...core.task import ENDED, LONGEST_NAME, NAME, OPEN, TaskStatus
 from ...prompts.protocols import answer_of
 from ..background import is_in_background
 from ..continuation import Answers, Attempts, Conversation, Found, asks, end_stopped, fork_after, is_awaited, rejoin
 from ..errors import Problem, not_found
-from ..middleware import LONGEST, NAME, Items, RequestBody, refuse_many_fields
+from ..middleware import Items, RequestBody, refuse_many_fields
 from ..requests import (
     ChatMessage,
     ContentPart,
@@ -133,7 +133,7 @@ def _content(given: str | list[Part] | None) -> str | list[ContentPart]:
 class ConversationName(BaseModel):
     """A conversation, which is a session."""
 
-    id: str = Field(pattern=NAME, max_length=LONGEST)
+    id: str = Field(pattern=NAME, max_length=LONGEST_NAME)
 
 
 class PlainText(BaseModel):
@@ -194,9 +194,9 @@ class ResponseRequest(RequestBody, ReplyFields):
     stream: bool | None = None
     background: bool | None = None
     previous_response_id: ResponseId | None = None
-    conversation: Annotated[str, Field(pattern=NAME, max_length=LONGEST)] | ConversationName | None = None
+    conversation: Annotated[str, Field(pattern=NAME, max_length=LONGEST_NAME)] | ConversationName | None = None
     metadata: Metadata | None = None
-    user: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    user: str | None = Field(default=None, pattern=NAME, max_length=LONGEST_NAME)
     store: bool | None = Field(default=None, description="false: the response cannot be read again")
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
