@@ -7,6 +7,7 @@ supports elicitation asks; any other gets a reply that says what to send next.
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
@@ -70,7 +71,7 @@ from .core.agents import Agent
 from .core.approval import ApprovalAnswer, read_verdicts
 from .core.calls import FORM_SCHEMA, WAIT
 from .core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownAgent, UnknownTask
-from .core.events import Action, ErrorRaised, Event, RecursionStart, StepUpdate, ToolCall
+from .core.events import ASKING, Action, ErrorRaised, Event, RecursionStart, StepUpdate, ToolCall, WaitStarted
 from .core.message import AnswerFormat
 from .core.records import Json, RequestKey, SessionFilter, Task, is_short_id
 from .core.task import LONGEST_NAME, NAME, TaskStatus
@@ -97,6 +98,8 @@ LISTED = 100
 """Sessions in the list of resources, the newest first; any other can be read by its name."""
 _JSON = "application/json"
 _ANSWER = "answer"
+_STATE = re.compile(r"([^:]+):(\w+(?:-\d+)?)")
+"""What a client sends back with an answer: the ids of the task and of its question."""
 _HANDLE_SECONDS = 0.5
 """After so long a call is answered with a handle, where the client takes one."""
 _POLL_MS = 1_000
@@ -177,10 +180,15 @@ class AgentServer:
     async def _list(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[self._tool(agent) for agent in self._agents().values()])
 
-    def _agent(self, name: str) -> Agent:
+    def _agent(self, ctx: Context, name: str) -> Agent:
+        """The agent of a tool or prompt.
+
+        Raises:
+            MCPError: there is none.
+        """
         agents = self._agents()
         if name not in agents:
-            raise UnknownAgent(name, agents)
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, UnknownAgent(name, agents)))
         return agents[name]
 
     def _tool(self, agent: Agent) -> Tool:
@@ -225,7 +233,7 @@ class AgentServer:
     ) -> CallToolResult | InputRequiredResult | Json:
         """What a call comes to: its result, a question, or a handle where the client takes one and it takes longer."""
         seconds: float | None = None
-        if self._agent(params.name).mcp_tasks == "required":
+        if self._agent(ctx, params.name).mcp_tasks == "required":
             _refuse_without_tasks(ctx)
             seconds = 0.0
         elif _takes_tasks(ctx):
@@ -271,9 +279,12 @@ class AgentServer:
         )
 
     async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
-        with self._refusing(ctx):
-            agent = self._agent(params.name)
-        texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(params.arguments or {})]
+        agent, arguments = self._agent(ctx, params.name), params.arguments or {}
+        if not agent.prompt:
+            raise MCPError(INVALID_PARAMS, f"The agent {params.name} has no prompt.")
+        if missing := [each.name for each in _prompt_arguments(agent) if each.required and each.name not in arguments]:
+            raise MCPError(INVALID_PARAMS, f"The prompt {params.name} needs the arguments {', '.join(missing)}.")
+        texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(arguments)]
         messages = [PromptMessage(role="user", content=TextContent(type="text", text=text)) for text in texts]
         return GetPromptResult(description=_description(agent), messages=messages)
 
@@ -327,7 +338,7 @@ class AgentServer:
         prefix = self._prefix_of(ctx)
         if params.request_state:
             return await self._answered(ctx, params)
-        call = _call_of(self._agent(params.name), params.arguments or {})
+        call = _call_of(self._agent(ctx, params.name), params.arguments or {})
         thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
         if known := await self._app.tasks.known(key):
@@ -355,18 +366,31 @@ class AgentServer:
         return task, 0
 
     async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, int]:
-        """The task whose question a call brings the answer to; what a client sends back is not trusted."""
-        task_id, _, interrupt_id = str(params.request_state).partition(":")
-        task = await self._app.task(task_id)
-        if not task.session_id.startswith(self._prefix_of(ctx)):
-            raise UnknownTask(task.task_id)
+        """The task whose question a call brings the answer to."""
+        task, interrupt_id = await self._read_state(ctx, params)
         answer = (params.input_responses or {}).get(_ANSWER)
         if task.status != TaskStatus.WAITING or not isinstance(answer, ElicitResult):
             return task, 0
-        question = await self._app.question(task_id)
+        question = await self._app.question(task.task_id)
         if question["interrupt_id"] != interrupt_id:
-            return task, await self._app.tasks.last_event(task_id)
+            return task, await self._app.tasks.last_event(task.task_id)
         return await self._submit_answer(ctx, task, question, answer)
+
+    async def _read_state(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, str]:
+        """The task and the id of its question, open or closed, that a client sends back; it is not trusted.
+
+        Raises:
+            MCPError: no task of the caller and the agent asked that.
+        """
+        found = _STATE.fullmatch(str(params.request_state))
+        with suppress(UnknownTask):
+            task = await self._app.task(found[1] if found else "")
+            is_own = task.agent_id == params.name and task.session_id.startswith(self._prefix_of(ctx))
+            events = await self._app.events(task.task_id) if is_own else ()
+            asked = {event.interrupt_id for event in events if isinstance(event, (*ASKING, WaitStarted))}
+            if found and interrupt_of(found[2]) in asked:
+                return task, found[2]
+        raise MCPError(INVALID_PARAMS, "No question has this requestState: call the tool again without it.")
 
     async def _submit_answer(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
         """Give the task what a person answered, unless the question was answered meanwhile."""

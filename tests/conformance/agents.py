@@ -27,6 +27,7 @@ ADDRESS = {
     "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
     "additionalProperties": False,
 }
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
 
 def count() -> int:
@@ -49,12 +50,64 @@ def ask_first(messages: Any) -> str:
     return answer("Done.") if rejected else call_tool(("refund", {"amount": 5}))
 
 
+def text_of(messages: Any) -> str:
+    return " ".join(str(message.content) for message in messages)
+
+
 def agent(name: str, reply: Any, **fields: Any) -> Agent:
     return Agent(agent_id=name, model=ScriptedChatModel(reply), mode="react", **fields)
 
 
 def simple(_: Any) -> str:
     return answer("This is a simple text response for testing.")
+
+
+# Tools that ask.
+
+
+def form(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+DEFAULTS = form(
+    name={"type": "string", "default": "John Doe"},
+    age={"type": "integer", "default": 30},
+    score={"type": "number", "default": 95.5},
+    status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+    verified={"type": "boolean", "default": True},
+)
+TITLED = [{"const": f"value{number}", "title": f"Option {number}"} for number in (1, 2, 3)]
+PLAIN = ["option1", "option2", "option3"]
+ENUMS = form(
+    untitledSingle={"type": "string", "enum": PLAIN},
+    titledSingle={"type": "string", "oneOf": TITLED},
+    legacyEnum={"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
+    untitledMulti={"type": "array", "items": {"type": "string", "enum": PLAIN}},
+    titledMulti={"type": "array", "items": {"anyOf": TITLED}},
+)
+
+
+def asking(name: str, *forms: dict[str, Any]) -> Agent:
+    """An agent whose tool asks for one form after the other."""
+
+    def ask() -> str:
+        """Ask for what is missing."""
+        given = [interrupt({"kind": "question", "question": "What is missing?", "form": each}) for each in forms]
+        return f"given: {[each['answer'] for each in given]}"
+
+    reply = lambda messages: answer("Done.") if "given:" in text_of(messages) else call_tool(("ask", {}))  # noqa: E731
+    return agent(name, reply, arguments=NOTHING, tools=(ask,))
+
+
+ASKING = [
+    asking("test_elicitation_sep1034_defaults", DEFAULTS),
+    asking("test_elicitation_sep1330_enums", ENUMS),
+    asking("test_input_required_result_elicitation", form(name={"type": "string"})),
+    asking("test_input_required_result_request_state", form(ok={"type": "boolean"})),
+    asking("test_input_required_result_tampered_state", form(ok={"type": "boolean"})),
+    asking("test_input_required_result_multi_round", form(name={"type": "string"}), form(color={"type": "string"})),
+    asking("test_streaming_elicitation", form(name={"type": "string"})),
+]
 
 
 # The tools of the extension for tasks.
@@ -75,10 +128,6 @@ async def ask_name() -> str:
     given = interrupt({"kind": "question", "question": "Who are you?", "form": NAME})
     await asyncio.sleep(1)
     return f"the name is {json.loads(given['answer'])['name']}"
-
-
-def text_of(messages: Any) -> str:
-    return " ".join(str(message.content) for message in messages)
 
 
 def greet(messages: Any) -> str:
@@ -136,4 +185,7 @@ AGENTS = [
     agent("json_schema_2020_12_tool", simple, arguments=ADDRESS),
     agent("test_simple_prompt", simple, prompt="Help."),
     agent("test_prompt_with_arguments", simple, prompt="Compare the two texts.", arguments=TWO_TEXTS),
+    agent("test_logging_tool", simple, arguments=NOTHING),
+    agent("test_header", simple, arguments=REGION),
+    *ASKING,
 ]

@@ -142,6 +142,15 @@ def test_a_header_with_more_lines_in_it_is_no_request(served: Served) -> None:
         assert b" 500 " not in answered
 
 
+def test_blanks_around_the_value_of_a_header_are_no_part_of_it(served: Served) -> None:
+    key = ALPHA["Authorization"]
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
+        raw.sendall(
+            f"GET /api/modes HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\nX-Request-Id:  a \t\r\n\r\n".encode()
+        )
+        assert b"\r\nx-request-id: a\r\n" in raw.recv(1000)
+
+
 def test_the_tables_stand_and_nothing_was_stored_that_was_not_said(served: Served, client: httpx.Client) -> None:
     path = Path(served.service.app._storage.database.path)
     assert {row[0] for row in rows(path, "SELECT thread_id FROM tasks")} == {"alpha:said", "alpha:objects"}

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
+    INVALID_PARAMS,
     CancelledNotification,
     CancelledNotificationParams,
     ElicitResult,
@@ -164,13 +165,15 @@ async def test_a_question_is_put_to_the_person(app: App) -> None:
 async def test_mistakes_are_results_that_say_what_to_do(app: App) -> None:
     async with Client(AgentServer(app).server) as client:
         for name, arguments, sentence in (
-            ("none", {"message": "hi"}, "There is no agent 'none'"),
             ("shop", {"message": "hi", "mode": "none"}, "no mode 'none'"),
             ("shop", {}, "message: Field required"),
             ("shop", {"message": "please fail"}, "the endpoint is down"),
         ):
             result = await client.call_tool(name, arguments)
             assert result.is_error and sentence in said(result), said(result)
+        with pytest.raises(MCPError, match="There is no agent 'none'") as refused:
+            await client.call_tool("none", {"message": "hi"})
+        assert refused.value.code == INVALID_PARAMS
 
 
 async def test_a_key_in_the_meta_data_starts_one_task(app: App) -> None:
@@ -193,10 +196,10 @@ async def test_over_http_a_conversation_survives_a_restart_and_tenants_are_apart
         async with opened(served.url, BETA, elicitation_callback=Person(verdict="approve")) as client:
             other = await client.call_tool("shop", {"message": "apples", "session_id": "s"})
             assert said(other) == "Heard apples."
-            stolen = await client.session.call_tool(
-                "shop", {"message": "x"}, request_state=waiting.structured_content["task_id"]
-            )
-            assert stolen.is_error and "There is no task" in said(stolen) and "`segue" not in said(stolen)
+            with pytest.raises(MCPError, match="No question has this requestState") as stolen:
+                state = f"{waiting.structured_content['task_id']}:{named}"
+                await client.session.call_tool("shop", {"message": "x"}, request_state=state)
+            assert stolen.value.code == INVALID_PARAMS
         async with opened(served.url, ALPHA) as client:
             done = await client.call_tool("shop", {"message": "approve", "session_id": "s", "interrupt_id": named})
             assert (said(done), done.structured_content["session_id"]) == ("Settled, 好的.", "s")
@@ -252,6 +255,9 @@ async def test_an_approval_that_arrives_twice_approves_one_call() -> None:
             )
 
         first = await call()
+        for state in ("none", f"{first.request_state}-changed", f"{first.request_state.partition(':')[0]}:other"):
+            with pytest.raises(MCPError, match="No question has this requestState"):
+                await call(request_state=state)
         approved = {"answer": ElicitResult(action="accept", content={"verdict": "approve"})}
         for _ in range(2):
             second = await call(request_state=first.request_state, input_responses=approved)
@@ -378,8 +384,9 @@ async def test_sessions_are_resources_and_prompts_are_prompts(app: App) -> None:
         assert prompts["poet"] == "The agent poet." and "shop" not in prompts
         (message,) = (await client.get_prompt("poet")).messages
         assert message.content.text == "Answer in rhyme."
-        with pytest.raises(MCPError, match="no agent 'none'"):
-            await client.get_prompt("none")
+        for name, sentence in (("none", "no agent 'none'"), ("shop", "has no prompt")):
+            with pytest.raises(MCPError, match=sentence):
+                await client.get_prompt(name)
         await client.call_tool("poet", {"message": "June", "session_id": "a:b"})
         (resource,) = (await client.list_resources()).resources
         assert (resource.uri, resource.name, resource.title) == ("segue://sessions/a%3Ab", "a:b", "June")
@@ -422,6 +429,8 @@ async def test_an_agent_may_take_arguments_instead_of_a_message(app: App) -> Non
             ("city", "Where.", True),
             ("days", None, False),
         ]
+        with pytest.raises(MCPError, match="needs the arguments city"):
+            await client.get_prompt("trip", {"days": "3"})
         messages = (await client.get_prompt("trip", {"city": "Rome"})).messages
         assert [message.content.text for message in messages] == ["Plan.", '{"city": "Rome"}']
     for wrong in ({"type": "string"}, {"type": "object", "properties": 1}):
@@ -452,7 +461,8 @@ async def test_the_bot_of_a_conversation_is_no_tool_and_no_prompt(database: Path
         async with opened(served.url, BETA) as client:
             assert bot not in [tool.name for tool in (await client.list_tools()).tools]
             assert bot not in [prompt.name for prompt in (await client.list_prompts()).prompts]
-            assert "no agent" in said(await client.call_tool(bot, {"message": "apples"}))
+            with pytest.raises(MCPError, match="no agent"):
+                await client.call_tool(bot, {"message": "apples"})
 
 
 @asynccontextmanager

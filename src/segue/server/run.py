@@ -124,6 +124,10 @@ class PromptProtocol(HTTPProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]
         self._watch()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, without the blanks after its value, which httptools leaves and which are no part of it."""
+        super().on_header(name, value.strip(b" \t"))  # type: ignore[misc]
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
