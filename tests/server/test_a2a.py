@@ -392,6 +392,9 @@ async def test_what_fails_or_cannot_be_read_is_said_in_the_protocol(served: Serv
             await sent(client, address)
         with pytest.raises((A2AError, A2AClientError)):
             await sent(client, message("", "empty"))
+    with served.client(headers=ALPHA) as http:
+        unknown = http.post("/a2a/shop/message:none", json={})
+    assert (unknown.status_code, unknown.json()["error"]["details"][0]["reason"]) == (404, "METHOD_NOT_FOUND")
 
 
 async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
@@ -596,6 +599,19 @@ async def test_a_message_of_one_file_is_answered_or_refused_by_its_type(served: 
                     await sent(client, asked)
 
 
+async def test_a_file_is_refused_that_the_card_does_not_name(tmp_path: Path) -> None:
+    agent = Agent(agent_id="eyes", model=ScriptedChatModel(reply), mode="direct", accepts=["image"])
+    with Served(tmp_path / "segue.db", agents=[agent]) as own:
+        with own.client() as http:
+            modes = http.get("/a2a/eyes/.well-known/agent-card.json").json()["defaultInputModes"]
+        assert "image/*" in modes and "application/pdf" not in modes
+        async with opened(own.url, "eyes", None) as client:
+            for kind in ("application/pdf", "video/mp4"):
+                asked = Message(message_id=kind, role=Role.ROLE_USER, parts=[new_raw_part(b"%PDF-", media_type=kind)])
+                with pytest.raises(ContentTypeNotSupportedError, match=kind):
+                    await sent(client, asked)
+
+
 async def test_a_client_that_takes_only_json_gets_the_answer_as_data(tmp_path: Path) -> None:
     agent = Agent(agent_id="counter", model=ScriptedChatModel(lambda _: '{"count": 3}'), mode="direct")
     with Served(tmp_path / "segue.db", agents=[agent]) as own:
@@ -639,6 +655,34 @@ def test_a_body_that_is_not_said_to_be_json_is_refused(served: Served) -> None:
         for body in ("not json", '{"jsonrpc": "2.0"}'):
             refused = client.post("/a2a/shop", content=body, headers={"Content-Type": "text/plain"}).json()
             assert (refused["error"]["code"], refused["id"]) == (-32005, None)
+        asked = {"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "apples"}]}}
+        for kind, status in (("text/plain", 415), ("application/a2a+json; charset=utf-8", 200)):
+            headers = {"Content-Type": kind, "A2A-Version": "1.0"}
+            answered = client.post("/a2a/shop/message:send", content=json.dumps(asked), headers=headers)
+            assert answered.status_code == status, answered.text
+            reasons = [each["reason"] for each in answered.json().get("error", {}).get("details", ())]
+            assert reasons == ["CONTENT_TYPE_NOT_SUPPORTED"] * (status == 415)
+
+
+def test_the_version_may_be_a_parameter_of_the_address(served: Served) -> None:
+    with served.client(headers=ALPHA) as client:
+        for version, reason in (
+            ("1.0", "TASK_NOT_FOUND"),
+            ("9.0", "VERSION_NOT_SUPPORTED"),
+            ("", "VERSION_NOT_SUPPORTED"),
+        ):
+            error = client.get("/a2a/shop/tasks/none", params={"A2A-Version": version}).json()["error"]
+            assert error["details"][0]["reason"] == reason
+
+
+def test_a_list_of_tasks_of_an_unknown_status_is_refused(served: Served) -> None:
+    with served.client(headers={**ALPHA, "A2A-Version": "1.0"}) as client:
+        for status, refused in (("done", True), ("TASK_STATE_UNSPECIFIED", False), ("TASK_STATE_WORKING", False)):
+            over_http = client.get("/a2a/shop/tasks", params={"status": status})
+            assert (over_http.status_code == 400) == refused
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"status": status}}
+            error = client.post("/a2a/shop", json=asked).json().get("error", {})
+            assert (error.get("code") == -32602) == refused
 
 
 # The contract of `a2a-proof`, over each binding that the card names.

@@ -1,6 +1,7 @@
 """What goes along with a message: files, and what it asks of its reply: instructions, a form, calls, settings."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -48,6 +49,10 @@ _SIGNATURES: Final[tuple[tuple[bytes, MediaType], ...]] = (
     (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
+_TEXTS = re.compile(
+    r"(text/.+|application/((x-)?(yaml|toml|ndjson|javascript|sh|sql)|json|xml|octet-stream|.+\+(json|xml|yaml)))?"
+)
+"""The media types of texts, of none, and of any content."""
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -119,6 +124,19 @@ def read_attachment(form: Any) -> Attachment:
 
 def kind_of(media_type: str) -> Kind:
     return "text" if media_type == "text/plain" else "pdf" if media_type == "application/pdf" else "image"
+
+
+def declared_kind(media_type: str) -> Kind | None:
+    """The kind of a part by the type that its sender declares; None for a type that no model reads.
+
+    A type that says nothing of its content is a text until `media_type_of` has seen it.
+    """
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind.startswith("image/"):
+        return "image"
+    if kind == "application/pdf":
+        return "pdf"
+    return "text" if _TEXTS.fullmatch(kind) else None
 
 
 def media_type_of(content: bytes) -> MediaType | None:

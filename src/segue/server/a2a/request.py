@@ -1,9 +1,8 @@
 """The message of an A2A client, and the task that it begins, joins or answers."""
 
 import json
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -16,7 +15,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from ...core.message import ReplyOptions
+from ...core.message import ReplyOptions, declared_kind
 from ...core.records import RequestKey, Task, is_short_id
 from ...core.task import ANYBODY, ENDED, TaskStatus
 from ...prompts.protocols import answer_of, verdict_of
@@ -28,12 +27,6 @@ from ..tenants import Tenant
 
 _MOST_EXACT = 2**53
 """Up to here floats have every whole number."""
-_TEXTS = re.compile(
-    r"text/.+|application/((x-)?(yaml|toml|ndjson|javascript|sh|sql)|json|xml|octet-stream|.+\+(json|xml|yaml))"
-)
-"""The media types of parts whose content is text, or says itself what it is."""
-_FILES = re.compile(r"image/.+|application/pdf")
-"""Those of the files that some models read."""
 _KEYS = "a2a:"
 """What the idempotency keys of messages begin with."""
 
@@ -79,7 +72,7 @@ async def begin(
         A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
     """
     refuse_long_id("The messageId", message.message_id)
-    _refuse_media_types(message, accepts_files=bool(service.app.agents.accepted(service.agents[agent])))
+    _refuse_media_types(message, service.app.agents.accepted(service.agents[agent]))
     key = await _key(service, tenant, agent, message, joins=joins)
     if message.task_id:
         row = await own_task(service, tenant, agent, message.task_id)
@@ -100,17 +93,17 @@ async def begin(
     )
 
 
-def _refuse_media_types(message: Message, *, accepts_files: bool) -> None:
-    """Refuse a part that says that its content is of a type that the agent does not read.
+def _refuse_media_types(message: Message, accepted: Collection[str]) -> None:
+    """Refuse a part of a declared type that the agent does not read; what it contains is looked at later.
 
     Raises:
         ContentTypeNotSupportedError
     """
     for part in message.parts:
-        kind = part.media_type.partition(";")[0].strip().lower()
-        if kind and not _TEXTS.fullmatch(kind) and not (accepts_files and _FILES.fullmatch(kind)):
+        if declared_kind(part.media_type) not in ("text", *accepted):
+            kind = part.media_type[:100]
             raise ContentTypeNotSupportedError(
-                f"The agent does not read {kind[:100]}: send what its card names under defaultInputModes."
+                f"The agent does not read {kind}: send what its card names under defaultInputModes."
             )
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -44,7 +45,8 @@ from a2a.types import (
     TaskStatus,
 )
 from a2a.types import Task as A2ATask
-from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE, TransportProtocol
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE, VERSION_HEADER, TransportProtocol
+from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -52,6 +54,7 @@ from a2a.utils.errors import (
     InternalError,
     InvalidParamsError,
     InvalidRequestError,
+    MethodNotFoundError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -179,6 +182,9 @@ CARD_SECONDS = 300
 MOVED_SECONDS = 1.0
 """How often a task that waits is looked at, which another process may continue."""
 _JSON = "application/json"
+_A2A_JSON = "application/a2a+json"
+_MODES = {"image": "image/*", "pdf": "application/pdf"}
+"""What a card names of the kinds of files that an agent reads."""
 _REPEATS_JOIN = AgentExtension(
     uri=REPEATS_JOIN,
     description="A message that is sent again with the same id, context and content joins its task. One without a "
@@ -208,7 +214,8 @@ class _Contexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         caller = Caller(request.scope["segue_tenant"], request.path_params["agent"], request)
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
-        state = {"caller": caller, "headers": dict(request.headers)}
+        version = {VERSION_HEADER.lower(): each for each in request.query_params.getlist(VERSION_HEADER)}
+        state = {"caller": caller, "headers": {**version, **request.headers}}
         return ServerCallContext(state=state, requested_extensions=extensions)
 
 
@@ -232,24 +239,28 @@ def routes(service: Service) -> ASGIApp:
         answer.headers.update(headers)
         return answer
 
+    rpc = create_jsonrpc_routes(handler, base, contexts, enable_v0_3_compat=True)
     rest = create_rest_routes(handler, contexts, path_prefix=base)
     return Router(
         [
             Route(CARD, card),
             Route(f"{base}{CARD}", card),
-            *map(_of_json, create_jsonrpc_routes(handler, base, contexts, enable_v0_3_compat=True)),
-            *(route for route in rest if isinstance(route, Route)),  # without those of any first folder
-        ]
+            *map(_of_json, rpc),
+            *(_of_json(route, over_http=True) for route in rest if isinstance(route, Route)),  # none below a folder
+        ],
+        default=JSONResponse(build_rest_error_payload(MethodNotFoundError()), HTTPStatus.NOT_FOUND),
     )
 
 
-def _of_json(route: Route) -> Route:
+def _of_json(route: Route, *, over_http: bool = False) -> Route:
     """The route, which takes JSON only: a browser sends other types for any page that asks for it."""
 
     async def answer(request: Request) -> Response:
         kind = request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower()
-        if kind != _JSON:
+        if kind not in (_JSON, _A2A_JSON):
             error = ContentTypeNotSupportedError(f"The Content-Type is {kind}: send {_JSON}.")
+            if over_http:
+                return JSONResponse(build_rest_error_payload(error), HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
             return JSONResponse(build_error_response(None, error))
         response: Response = await route.endpoint(request)
         return response
@@ -262,7 +273,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
     url = f"{address}{PATH}/{agent.agent_id}"
     bindings = [(TransportProtocol.JSONRPC, each) for each in VERSIONS] + [(TransportProtocol.HTTP_JSON, VERSIONS[0])]
     description = agent.description or f"The agent {agent.agent_id}."
-    texts = ["text/plain", _JSON]
+    texts, accepted = ["text/plain", _JSON], service.app.agents.accepted(agent)
     card = AgentCard(
         name=agent.agent_id,
         description=description,
@@ -271,7 +282,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
             AgentInterface(url=url, protocol_binding=binding, protocol_version=each) for binding, each in bindings
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=True, extensions=[_REPEATS_JOIN]),
-        default_input_modes=[*texts, *(("image/*", "application/pdf") if service.app.agents.accepted(agent) else ())],
+        default_input_modes=[*texts, *(mode for kind, mode in _MODES.items() if kind in accepted)],
         default_output_modes=texts,
         skills=[AgentSkill(id=agent.agent_id, name=agent.agent_id, description=description, tags=["agent"])],
     )
@@ -280,6 +291,17 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         card.security_schemes["key"].CopyFrom(SecurityScheme(http_auth_security_scheme=scheme))
         card.security_requirements.append(SecurityRequirement(schemes={"key": StringList()}))
     return card
+
+
+async def _refuse_unknown_status(request: Request) -> None:
+    """Refuse a status that is no state: the protocol's package reads it as none.
+
+    Raises:
+        InvalidParamsError
+    """
+    asked = request.query_params if request.method == "GET" else (await request.json()).get("params", {})
+    if asked.get("status") not in (None, "", 0, "0", "TASK_STATE_UNSPECIFIED"):
+        raise InvalidParamsError(f"The status is none of: {', '.join(TaskState.keys()[1:])}.")
 
 
 def _wants_data(configuration: SendMessageConfiguration) -> bool:
@@ -445,6 +467,8 @@ class Handler(RequestHandler):
             validate_page_size(params.page_size)
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         async with self._answering(context) as caller:
+            if params.status == TaskState.TASK_STATE_UNSPECIFIED:
+                await _refuse_unknown_status(caller.request)
             which: dict[str, Any] = {
                 "agent_id": caller.agent,
                 "session_id": caller.tenant.stored(params.context_id) if params.context_id else None,
