@@ -201,7 +201,12 @@ class Connections(Generic[C_co]):
 
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False, brief: bool = False) -> T:
         with _texts_encoded():
-            return await asyncio.shield(self.submit(work, synced=synced, brief=brief))
+            future = self.submit(work, synced=synced, brief=brief)
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                future.add_done_callback(_retrieve_exception)  # nobody waits for it
+                raise
 
     def announce(self) -> None:
         """Send the notifications that are waiting to other processes."""
@@ -324,6 +329,11 @@ class Connections(Generic[C_co]):
             if len(group) == 1:
                 return _failed(group, error)
             return [ended for each in group for ended in self._write([each])]
+
+
+def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def _committed(group: Iterable[_Transaction], results: Iterable[Iterable[Any]]) -> list[Ended]:

@@ -1,6 +1,7 @@
 """Opening a database, and saying what is wrong with it."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import shutil
@@ -241,6 +242,19 @@ async def test_a_cancelled_caller_does_not_cut_a_write_short(database: Database)
     assert write.cancelled()
     with pytest.raises(ThreadBusy):
         await Lease(database).acquire("s", "you")
+
+
+async def test_a_write_that_fails_after_its_caller_was_cancelled_is_not_reported(database: Database) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    blocker = asyncio.ensure_future(database.write(lambda db: db.execute(_SLOW).fetchone()))
+    write = asyncio.ensure_future(database.write(lambda db: db.execute("SELECT * FROM nonsense")))
+    await asyncio.sleep(0.01)
+    write.cancel()
+    await asyncio.wait([blocker, write])
+    await database.write(lambda _: None)
+    gc.collect()
+    assert write.cancelled() and not reported
 
 
 async def test_a_cancelled_caller_leaves_no_lease_behind(database: Database) -> None:
