@@ -205,7 +205,7 @@ class Connections(Generic[C_co]):
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
-                future.add_done_callback(_retrieve_exception)  # nobody waits for it
+                future.add_done_callback(asyncio.Future.exception)  # retrieved, as nobody waits for it
                 raise
 
     def announce(self) -> None:
@@ -329,11 +329,6 @@ class Connections(Generic[C_co]):
             if len(group) == 1:
                 return _failed(group, error)
             return [ended for each in group for ended in self._write([each])]
-
-
-def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
-    if not future.cancelled():
-        future.exception()
 
 
 def _committed(group: Iterable[_Transaction], results: Iterable[Iterable[Any]]) -> list[Ended]:
