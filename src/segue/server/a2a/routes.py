@@ -260,7 +260,9 @@ def _of_json(route: Route, *, over_http: bool = False) -> Route:
         if kind not in (_JSON, _A2A_JSON):
             error = ContentTypeNotSupportedError(f"The Content-Type is {kind}: send {_JSON}.")
             if over_http:
-                return JSONResponse(build_rest_error_payload(error), HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+                refused = build_rest_error_payload(error)
+                refused["error"]["code"] = HTTPStatus.UNSUPPORTED_MEDIA_TYPE  # as HTTP has it for a whole request
+                return JSONResponse(refused, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
             return JSONResponse(build_error_response(None, error))
         response: Response = await route.endpoint(request)
         return response
