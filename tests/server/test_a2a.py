@@ -45,9 +45,11 @@ from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidPara
 import segue
 from segue.core.agents import Agent
 from segue.core.flows import FlowConfig
+from segue.core.message import declared_kind
 from segue.runtime.senders import PublicTransport, public_addresses
 from segue.server import ServerSettings
 from segue.tools.adapters.a2a import REPEATS_JOIN
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.polling import until, wait_until
 from tests.receivers import HttpReceiver
@@ -597,6 +599,22 @@ async def test_a_message_of_one_file_is_answered_or_refused_by_its_type(served: 
             else:
                 with pytest.raises(ContentTypeNotSupportedError):
                     await sent(client, asked)
+
+
+@cases(
+    "media_type, kind",
+    [
+        *(
+            (each, "text")
+            for each in ("", "text/markdown; charset=utf-8", "application/ld+json", "application/octet-stream")
+        ),
+        ("IMAGE/PNG", "image"),
+        ("application/pdf", "pdf"),
+        *((each, None) for each in ("application/x-unknown", "video/mp4", "text", "x")),
+    ],
+)
+def test_the_kind_of_a_declared_media_type(media_type: str, kind: str | None) -> None:
+    assert declared_kind(media_type) == kind
 
 
 async def test_a_file_is_refused_that_the_card_does_not_name(tmp_path: Path) -> None:
