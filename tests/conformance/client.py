@@ -23,6 +23,8 @@ ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3
 """The most of one run."""
+PATIENCE = 60.0
+"""Seconds: the suite runs all of its scenarios of a client at once."""
 
 
 @asynccontextmanager
@@ -64,7 +66,7 @@ async def _server(url: str, scenario: str, given: dict[str, Any]) -> McpServer:
 
 async def _issuer(url: str) -> str:
     """The authorization server, which a person would have been told."""
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
         found = await http.get(f"{url.removesuffix('/mcp')}/.well-known/oauth-protected-resource/mcp")
     return str(found.json()["authorization_servers"][0])
 
@@ -72,7 +74,7 @@ async def _issuer(url: str) -> str:
 async def _log_in(server: McpServer) -> None:
     """Log in as a person does who has nothing to type."""
     browsing: list[asyncio.Task[httpx2.Response]] = []
-    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=PATIENCE) as browser:
         await login(server, lambda link: browsing.append(asyncio.create_task(browser.get(link))))
         await asyncio.gather(*browsing)
 
