@@ -565,7 +565,8 @@ class CallRunner:
         return {key: Share(decided, place, parts) for place, key in enumerate(agents)}
 
     def _show_choices(self, calls: Sequence[PendingCall]) -> None:
-        begun = [call for call in calls if not isinstance(call.state, Running) or call.state.sent is not None]
+        chosen = [call for call in calls if not isinstance(call.state, Rejected)]
+        begun = [call for call in chosen if not isinstance(call.state, Running) or call.state.sent is not None]
         if begun and self.headings:
             self.work.emit(Phase(content=self.headings[0], **self.ids))
         for call in begun:
@@ -574,7 +575,7 @@ class CallRunner:
 
     def _show_outcomes(self, finished: Sequence[FinishedCall]) -> None:
         ended = [done for done in finished if done.result.status not in (CallStatus.WAITING, CallStatus.ASKING)]
-        if ended and self.headings:
+        if self.headings and any(done.result.status is not CallStatus.REJECTED for done in ended):
             self.work.emit(Phase(content=self.headings[1], **self.ids))
         for done in ended:
             ids = {"step_id": done.call.step_id, **self.ids, "language": self.language}

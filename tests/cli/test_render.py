@@ -11,6 +11,7 @@ from rich.console import Console
 from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveProgress, LiveView, PlainView, subtask_table
 from segue.cli.views.task import AnswerView, JsonView
+from segue.core.calls import CallResult, CallStatus
 from segue.core.events import (
     Action,
     Answer,
@@ -231,6 +232,27 @@ def test_a_plan_in_the_terminal_is_left_behind_once_with_its_calls() -> None:
         "Combining the results...",
         "The trip.",
     ]
+
+
+def test_what_is_added_while_a_call_runs_leaves_its_line() -> None:
+    steered = [*REACT[:10], Steered(message="and its food", **TASK), *REACT[10:]]
+    heading = Phase(content=task_text("react_step", "zh", n=1), **TASK)
+    shown = live([*steered[:6], steered[9], REACT[2], *steered[10:11], heading, *steered[11:]])
+    assert shown.index("→ get_city_info") < shown.index("and its food") < shown.index("✓ get_city_info")
+
+
+def test_a_rejected_call_and_plan_are_told_once() -> None:
+    rejected = {"index": 0, "verdict": "reject", "reason": "too late"}
+    result = CallResult(status=CallStatus.REJECTED, error="It was rejected.").json()
+    call: dict[str, Any] = {"index": 0, "name": "refund", "arguments": {}}
+    asked = ApprovalRequested(calls=[call], interrupt_id="i", **TASK)
+    given = ApprovalGiven(verdicts=[rejected], **TASK)
+    events = [*PLAN[:2], asked, given, ToolResult(**call, result=result, seconds=0.0, **TASK)]
+    for shown in (plain(events), live(events)):
+        assert shown.count("refund") == 1 and "✗ rejected refund()  too late" in shown
+    plan = {**call, "name": "review_plan", "arguments": {"goal": "a trip"}}
+    review = ApprovalRequested(calls=[plan], interrupt_id="i", **TASK)
+    assert "✗ rejected the plan  too late" in live([*PLAN[:2], review, given])
 
 
 def frame(view: LiveView, width: int = 80, height: int = 24) -> str:

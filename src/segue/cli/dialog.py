@@ -209,6 +209,7 @@ class Conversation:
     def _begin(self, task: Task, seen: Sequence[Event]) -> None:
         """A view of the task that knows what was seen of it before."""
         self.view = self._new_view(task)
+        self.settings = replace(self.settings, topic=task.message)
         self.seconds = 0.0
         for event in seen:
             self.view.recall(event)

@@ -55,6 +55,8 @@ class Settings:
     """Whether what the user says of themselves is used and remembered."""
     message: str = ""
     """The message as it was given, where the files' names were added to it."""
+    topic: str = ""
+    """The message of the task that is shown."""
     latest: bool = False
     """Continues the session that was used last."""
 
@@ -66,8 +68,8 @@ class Settings:
 
     @property
     def ui_language(self) -> Language:
-        """The language of sentences about no text in particular."""
-        return self.language_for("")
+        """The language of sentences about the task that is shown, or about none."""
+        return self.language_for(self.topic)
 
     def say(self, name: str, /, **slots: object) -> str:
         """A sentence of the catalogue in the terminal's language."""

@@ -334,7 +334,10 @@ def _with_remedy(file: Path, found: str, language: Language) -> str:
 
 
 def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Language) -> Iterator[Finding]:
-    """The tools of each agent, and each agent that cannot have its own: a fault only if the user has `given` it."""
+    """The tools of each agent, and each agent that cannot have its own: a fault only if the user has `given` it.
+
+    An example that lacks an extra is left out: the extras have a line of their own.
+    """
     found = asyncio.run(all_tools(agents.values()))
     whole = {name: tools for name, tools in found.items() if not isinstance(tools, SegueError)}
     listed_agents = (f"{name} ({', '.join(tools) or finding('no_tools', language)})" for name, tools in whole.items())
@@ -342,9 +345,10 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
         yield Finding(True, "agents", clauses(listed_agents, language))
     for name, error in found.items():
         if isinstance(error, SegueError):
-            ok = False if name in given else None
-            said = "agent_extra" if ok is None and isinstance(error, MissingExtra) else "unusable_agent"
-            yield Finding(ok, "agents", finding(said, language, agent=name, why=error_text(error, language)))
+            is_example = name not in given
+            if not (is_example and isinstance(error, MissingExtra)):
+                why = error_text(error, language)
+                yield Finding(None if is_example else False, "agents", finding("unusable_agent", language, agent=name, why=why))
 
 
 def _model(agent: Agent, settings: Settings, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:

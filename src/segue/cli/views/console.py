@@ -42,7 +42,7 @@ _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0f\U0
 _SHOWN = "\n\u3000"
 INDENT = 6
 """Columns before a text's further lines: more than before any line of a view."""
-_MARKUP = re.compile(r"\*\*|^#+ ", re.MULTILINE)
+_MARKUP = re.compile(r"\*\*|^#+ |^\*(?=\S)|(?<=\S)\*$", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(```|~~~)")
 
 
@@ -84,6 +84,11 @@ def one_line(text: object, most: int = 100) -> str:
     return line if cell_len(line) <= most else f"{set_cell_size(line, most - 1).rstrip()}…"
 
 
+def plain_line(markdown: str, most: int = 100) -> str:
+    """Markdown on one line, without the marks of headings and emphasis."""
+    return one_line(_MARKUP.sub("", markdown), most)
+
+
 def visible(text: str) -> str:
     """The text with everything that a terminal would obey or not show written out as \\uXXXX; newlines stay."""
     shown = (char in _SHOWN or (char.isprintable() and not _BLANK.fullmatch(char)) for char in text)
@@ -117,7 +122,7 @@ def result_line(result: Any, most: int = 100) -> str:
         return one_line(ended.error, most)
     value = ended.value
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
-        return one_line(_MARKUP.sub("", value["summary"]), most)
+        return plain_line(value["summary"], most)
     return one_line(value if isinstance(value, str) else json_line(value), most)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ...core.calls import CallResult
+from ...core.calls import REVIEW_PLAN, CallResult, CallStatus
 from ...core.environment import without_password
 from ...core.events import (
     AttemptRestarted,
@@ -32,7 +32,7 @@ from ...core.events import (
 )
 from ...prompts.catalogue import colon, label, terminal_text, word
 from ...runtime.reply import Approved, Part, PlanItem, Projection
-from .console import arguments_line, flat, indented, one_line, origin_line, print_prose, printable, result_line
+from .console import arguments_line, flat, indented, one_line, origin_line, plain_line, print_prose, printable, result_line
 
 if TYPE_CHECKING:
     from ...core.models import Model
@@ -105,13 +105,13 @@ def branch_line(event: BranchStart, signs: Symbols) -> Text:
 def branch_end_line(event: BranchEnd, signs: Symbols, most: int = 160) -> Text:
     """The result of a branch."""
     sign, style = outcome_sign(event.result, signs)
-    return Text.assemble((f"{sign} ", style), one_line(event.summary, most))
+    return Text.assemble((f"{sign} ", style), plain_line(event.summary, most))
 
 
 def flow_end_line(event: FlowEnd, language: str, most: int = 160) -> Text:
     """The result of a flow."""
     named = f"{word('flow', language)} {one_line(event.flow)} {word(event.status, language)}"
-    return Text.assemble((f"{named}{colon(language)}", "dim"), one_line(event.summary, most))
+    return Text.assemble((f"{named}{colon(language)}", "dim"), plain_line(event.summary, most))
 
 
 def decided_line(event: ToolCall, signs: Symbols, language: str) -> Text:
@@ -123,13 +123,19 @@ def decided_line(event: ToolCall, signs: Symbols, language: str) -> Text:
 def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 100, step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
     took = f"  {terminal_text('took', language, seconds=f'{event.seconds:.2f}')}"
-    if sign == signs.unknown and not round(event.seconds, 2):  # the process that ran it was killed
+    was_killed = sign == signs.unknown and not round(event.seconds, 2)
+    if was_killed or is_rejected(event):
         took = ""
     text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"{took}{step}", "dim"))
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
     return text.append(f"\n    {result_line(event.result, most)}", style=shade).append(
         hidden_line(event.result, language)
     )
+
+
+def is_rejected(event: ToolResult) -> bool:
+    """Whether a person rejected the call, as a line of its own says."""
+    return CallResult.of(event.result).status is CallStatus.REJECTED
 
 
 def hidden_line(result: Mapping[str, Any], language: str) -> Text:
@@ -222,6 +228,8 @@ def _flow(flow: Mapping[str, Sequence[str]]) -> str:
 def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     """What a person decided on one call; edited arguments beside the original ones."""
     name, original = call.get("name", f"#{verdict['index']}"), verdict.get("original", call.get("arguments", {}))
+    if name == REVIEW_PLAN:
+        return _plan_verdict_line(verdict, signs, language)
     match verdict["verdict"]:
         case "approve":
             approved = f"{signs.ok} {word('approved', language)} "
@@ -243,6 +251,17 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
             rejected = f"{signs.failed} {word('rejected', language)} "
             why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
             return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
+
+
+def _plan_verdict_line(verdict: Mapping[str, Any], signs: Symbols, language: str) -> Text:
+    """What a person decided on a plan."""
+    sign, style, said = {
+        "approve": (signs.ok, "green", "approved"),
+        "edit": (signs.ok, "green", "edited"),
+    }.get(verdict["verdict"], (signs.failed, "red", "rejected"))
+    why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
+    the_plan = (terminal_text("the_plan", language), "bold")
+    return Text.assemble((f"{sign} {word(said, language)} ", style), the_plan, (why, style))
 
 
 def permitted_line(event: CallPermitted, signs: Symbols, language: str) -> Text:
@@ -304,7 +323,9 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     mode, plan = result.get("mode") or task.mode, result.get("plan")
     # The step of a plan that writes the answer has no place in the history.
     steps = len(plan) - (result.get("open_steps") or 0) if plan else reasoning.get("total_steps", 0)
-    parts = [f"{word('mode', language)} {mode}", terminal_text("step" if steps == 1 else "steps", language, n=steps)]
+    parts = [f"{word('mode', language)} {mode}"]
+    if steps:
+        parts.append(terminal_text("step" if steps == 1 else "steps", language, n=steps))
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if still_open := result.get("open_steps"):

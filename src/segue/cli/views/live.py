@@ -127,18 +127,22 @@ class LiveView(TaskView):
             return
         self._doing = banner[-1]
         if not self._plan:
-            for call in [*self.task.running.values()] if self._is_bare else ():
-                self._print(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
+            self._print_running()
             self._print(Group(Text(), lines.banner_text(banner)))
             self._is_bare = len(banner) == 1
-        elif banner[0] not in [shown[0] for shown in self._headings]:
-            # Under a step the plan itself says what goes on.
+        elif len(banner) > 1 and banner[0] not in [shown[0] for shown in self._headings]:
+            # The plan itself says what goes on: a heading alone adds nothing, and neither do the lines below a step's.
             self._headings.append(banner[:1] if phase.step_id else banner)
+
+    def _print_running(self) -> None:
+        """Print the calls that run below a heading before something else is printed there."""
+        for call in [*self.task.running.values()] if self._is_bare else ():
+            self._print(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
 
     def _show(self, part: Part) -> None:
         match part:
             case CallClosed(result):
-                if result.step_id not in self._plan:
+                if result.step_id not in self._plan and not lines.is_rejected(result):
                     self._print(Padding(self._outcome(result), (0, 0, 0, 2)))
             case PlanChanged(step_id=""):
                 self._flush_plan(self.task.plan)
@@ -151,6 +155,7 @@ class LiveView(TaskView):
                 self._finish_text(partial)
                 self._print_notice(part)
             case _:
+                self._print_running()
                 self._print_notice(part)
 
     def _finish_text(self, text: str) -> None:
@@ -282,7 +287,8 @@ class PlainView(TaskView):
             case CallOpened(ToolCall() as call):
                 self._print(Text("  ") + lines.call_line(call, self._signs))
             case CallClosed(result):
-                self._print(Text("  ") + lines.outcome_line(result, self._signs, self._language))
+                if not lines.is_rejected(result):
+                    self._print(Text("  ") + lines.outcome_line(result, self._signs, self._language))
             case PlanChanged():
                 self._show_plan(part)
             case AnswerDone():

@@ -73,6 +73,7 @@ from . import lines
 from .console import (
     arguments_line,
     one_line,
+    plain_line,
     print_error,
     print_note,
     result_line,
@@ -421,7 +422,7 @@ class _Drawing:
 
     @_line.register
     def _(self, what: Answer) -> Text:
-        return self._named("answer", what.answer)
+        return Text.assemble((label("answer", self._language), "dim"), plain_line(what.answer, MOST))
 
     @_line.register
     def _(self, what: Action) -> Text:

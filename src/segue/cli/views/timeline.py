@@ -12,7 +12,7 @@ from ...core.task import OPEN, TaskStatus
 from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry, Undone
 from ...prompts.catalogue import label, terminal_text, word
 from ..settings import continue_command, task_command
-from .console import arguments_line, flat, json_line, one_line, print_prose, printable, result_line
+from .console import arguments_line, flat, json_line, one_line, plain_line, print_prose, printable, result_line
 from .lines import Symbols, symbols_for
 from .tables import Column, print_table
 
@@ -101,7 +101,8 @@ def _event(happened: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     text = happened.get("name") or happened["text"]
     count = happened.get("steps")
     steps = f" ({terminal_text('step' if count == 1 else 'steps', language, n=count)})" if count else ""
-    return Text.assemble((label(happened["type"], language), "dim"), one_line(text, MOST), (steps, "dim"))
+    shown = plain_line(text, MOST) if happened["type"] == "answer" else one_line(text, MOST)
+    return Text.assemble((label(happened["type"], language), "dim"), shown, (steps, "dim"))
 
 
 def print_difference(console: Console, found: SnapshotDifference, language: str) -> None:
