@@ -323,9 +323,15 @@ def test_lists_wrap_at_every_width_and_lose_no_word(language: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("language", "asks"), [("en", "Where is my order 17?"), ("zh", "请查询订单 17")])
+@pytest.mark.parametrize(
+    ("language", "asks", "answer", "tested"),
+    [
+        ("en", "Where is my order 17?", "Order 17 is shipped.", "2 tests passed"),
+        ("zh", "我的订单 17 到哪里了？", "订单 17 已发货。", "2 个测试通过"),
+    ],
+)
 def test_a_project_is_written_that_runs_at_once(
-    language: str, asks: str, here: Path, monkeypatch: pytest.MonkeyPatch
+    language: str, asks: str, answer: str, tested: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = run("init", "my shop", env={"SEGUE_LANGUAGE": language})
     assert (written.exit_code, asks in written.stdout) == (0, True)
@@ -334,10 +340,10 @@ def test_a_project_is_written_that_runs_at_once(
     assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} already"[:30], 2)
     assert going == ["cd", "my shop"]
     monkeypatch.chdir(going[1])
-    assert "Order 17 is shipped." in run(*asking[1:], "--model", "offline").stdout
+    assert answer in run(*asking[1:], "--model", "offline").stdout
     assert run(*refunding[1:], "--model", "offline").exit_code == 3
     ran = subprocess.run([sys.executable, *testing[1:]], capture_output=True, text=True, check=False)
-    assert ran.stdout == "2 tests passed\n", ran.stderr
+    assert ran.stdout == f"{tested}\n", ran.stderr
 
 
 def test_the_agents_file_of_the_folder_is_used_where_none_is_named(here: Path) -> None:

@@ -156,7 +156,7 @@ def written(console: Console) -> str:
 def test_react_as_lines_shows_each_thing_once() -> None:
     shown = plain(REACT)
     assert shown.splitlines() == [
-        "模式 react (自动选择)",
+        "模式 react（自动选择）",
         "",
         "【阶段二：制定计划】",
         "要查北京",

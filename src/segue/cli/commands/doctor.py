@@ -347,8 +347,8 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
         if isinstance(error, SegueError):
             is_example = name not in given
             if not (is_example and isinstance(error, MissingExtra)):
-                why = error_text(error, language)
-                yield Finding(None if is_example else False, "agents", finding("unusable_agent", language, agent=name, why=why))
+                said = finding("unusable_agent", language, agent=name, why=error_text(error, language))
+                yield Finding(None if is_example else False, "agents", said)
 
 
 def _model(agent: Agent, settings: Settings, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:

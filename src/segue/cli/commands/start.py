@@ -15,6 +15,7 @@ import typer
 
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
+from ...prompts.catalogue import Language
 from .. import options
 from ..exits import report_errors
 from ..lookup import continued
@@ -125,7 +126,7 @@ def init(folder: Folder = Path()) -> None:
     """Create an agents file with two tools and a test."""
     settings = Settings()
     with report_errors(settings):
-        _write_project(folder)
+        _write_project(folder, settings.ui_language)
     echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
     if folder.resolve() != Path.cwd():
         echo(f"  cd {shlex.quote(str(folder))}")
@@ -134,14 +135,15 @@ def init(folder: Folder = Path()) -> None:
     echo(f"  python {PROJECT[-1]}")
 
 
-def _write_project(folder: Path) -> None:
-    """Copy the project's files into a folder.
+def _write_project(folder: Path, language: Language) -> None:
+    """Copy the project's files, in this language, into a folder.
 
     Raises:
         ConfigurationError: a file exists, or cannot be written; nothing is overwritten.
     """
     from importlib.resources import files
 
+    written_in = ["zh"] if language == "zh" else []
     for name in PROJECT:
         if (folder / name).exists():
             raise ConfigurationError(
@@ -150,7 +152,7 @@ def _write_project(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in PROJECT:
-            text = files("segue.cli").joinpath("project", name).read_text(encoding="utf-8")
+            text = files("segue.cli").joinpath("project", *written_in, name).read_text(encoding="utf-8")
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(

@@ -20,7 +20,7 @@ def test_an_order_is_looked_up() -> None:
 
 
 def test_a_refund_waits_for_approval() -> None:
-    assert asyncio.run(ask("Please refund 17")).status == "waiting"
+    assert asyncio.run(ask("Please refund order 17")).status == "waiting"
 
 
 if __name__ == "__main__":

@@ -32,7 +32,17 @@ from ...core.events import (
 )
 from ...prompts.catalogue import colon, label, terminal_text, word
 from ...runtime.reply import Approved, Part, PlanItem, Projection
-from .console import arguments_line, flat, indented, one_line, origin_line, plain_line, print_prose, printable, result_line
+from .console import (
+    arguments_line,
+    flat,
+    indented,
+    one_line,
+    origin_line,
+    plain_line,
+    print_prose,
+    printable,
+    result_line,
+)
 
 if TYPE_CHECKING:
     from ...core.models import Model
@@ -73,7 +83,8 @@ def symbols_for(console: Console) -> Symbols:
 
 def mode_line(event: ModeSelected, language: str) -> Text:
     said = "auto" if event.reason == ModeReason.PICKED else one_line(event.reason)
-    reason = f" ({word(said, language)})" if said and said != ModeReason.ASKED_FOR else ""
+    before, after = ("（", "）") if language == "zh" else (" (", ")")
+    reason = f"{before}{word(said, language)}{after}" if said and said != ModeReason.ASKED_FOR else ""
     return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 

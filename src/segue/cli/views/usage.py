@@ -63,9 +63,9 @@ def _used(limit: LimitUse, language: str) -> Text:
 def _cost(total: UsageTotal, settings: "Settings") -> str:
     """The cost, or what is known of it; a cost of nothing is a stroke."""
     known = " + ".join(f"{cost:.4f} {currency}".strip() for currency, cost in total.known_costs.items())
-    if total.unpriced:
-        return settings.say("cost_at_least", cost=known) if known else settings.say("usage_unknown")
-    return known or "–"
+    if known:
+        return settings.say("cost_at_least", cost=known) if total.unpriced else known
+    return settings.say("usage_unknown") if total.unpriced > total.unfinished else "–"
 
 
 def _notes(total: UsageTotal, settings: "Settings") -> list[str]:

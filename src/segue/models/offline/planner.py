@@ -450,7 +450,8 @@ def _tasks(task: Task, request: ModelRequest) -> dict[str, Any]:
 
 def _conclusion(task: Task) -> str:
     """What the last step does: it writes the answer, and says what is missing or was not used."""
-    open_parts = " ".join(" ".join(shortcomings(task.intent, task.language)).split())
+    markdown = " ".join(shortcomings(task.intent, task.language))
+    open_parts = " ".join(markdown.replace("**", "").replace("`", "").split())
     if task.intent.calls or not open_parts:
         return f"{task.say('conclude')} {open_parts}".strip()
     return open_parts

@@ -23,6 +23,8 @@ export function enrich(content) {
   for (const cell of content.querySelectorAll("th, td")) {
     if ((cell.textContent ?? "").length > SHORT_CELL) cell.classList.add("long");
   }
+  const [last, emphasis] = [content.lastElementChild, content.querySelector("p:last-child > em:first-child")];
+  if (last && emphasis?.parentNode === last && emphasis.textContent === last.textContent) last.classList.add("note");
   const blocks = [...content.querySelectorAll("pre")];
   const formulas = /** @type {HTMLElement[]} */ ([...content.querySelectorAll("code.math")]);
   blocks.forEach(frame);

@@ -51,7 +51,7 @@ function facts(shown) {
     [t("details.model"), shown.model],
     [t("details.started"), moment(shown.createdAt)],
     [t("details.calls"), usage?.calls],
-    [t("details.tokens"), usage ? t("details.tokensValue", { input: usage.input, output: usage.output }) : ""],
+    [t("details.tokens"), usage?.input || usage?.output ? t("details.tokensValue", { input: usage.input, output: usage.output }) : ""],
     [t("details.cost"), usage ? costText(usage.cost, usage.currency) : ""],
     [t("details.task"), shown.id],
     [t("details.session"), shown.session],

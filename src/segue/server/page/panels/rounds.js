@@ -7,7 +7,7 @@ import { html } from "../vendor/htm-preact.js";
 import { Pending } from "./parts/loaded.js";
 import { flowsOf } from "./parts/flow.js";
 import { taskPanel, useTrace } from "./parts/task.js";
-import { inline } from "./parts/text.js";
+import { inline, unmarked } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
 /** @import { Flow, Round } from "./parts/flow.js" */
@@ -33,7 +33,7 @@ function FlowView({ flow }) {
     <ol class="rounds">
       ${flow.rounds.map((round) => html`<${RoundView} key=${round.key} round=${round} />`)}
     </ol>
-    ${flow.summary && html`<${Value} label=${t("rounds.summary")} value=${flow.summary} />`}
+    ${flow.summary && html`<${Value} label=${t("rounds.summary")} value=${unmarked(flow.summary)} />`}
   </section>`;
 }
 

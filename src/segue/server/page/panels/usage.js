@@ -158,8 +158,8 @@ const tokensOf = (row) => row.input + row.output;
 const count = (n) => n.toLocaleString(document.documentElement.lang);
 
 /** The cost, or what is known of it. @param {Total} total */
-function costOf({ unpriced, known_costs: known }) {
+function costOf({ unpriced, unfinished, known_costs: known }) {
   const paid = Object.entries(known).map(([currency, cost]) => costText(cost, currency));
-  if (!unpriced) return paid.join(" + ") || "–";
+  if (unpriced <= (paid.length ? 0 : unfinished)) return paid.join(" + ") || "–";
   return paid.length ? t("usage.atLeast", { cost: paid.join(" + ") }) : t("details.costUnknown");
 }

@@ -11,7 +11,7 @@ import { moment, t, textOf } from "../../texts/index.js";
 import { sessionPath } from "../../timeline/data.js";
 import { html } from "../../vendor/htm-preact.js";
 import { labelOf } from "./drawing.js";
-import { inline } from "./text.js";
+import { inline, unmarked } from "./text.js";
 
 /** @import { Happened, Snapshot } from "../../timeline/data.js" */
 
@@ -71,7 +71,7 @@ function Line({ each }) {
 /** @param {Happened} each */
 function aboutOf({ type, text = "", arguments: given = {} }) {
   if (type === "call") return inline(brief(given), 90);
-  return inline(type === "answer" ? text.replace(/\*\*|^#+ |`/gm, "") : text, 160);
+  return inline(type === "answer" ? unmarked(text) : text, 160);
 }
 
 /**

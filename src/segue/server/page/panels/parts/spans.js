@@ -3,7 +3,7 @@
 import { decidedBy } from "../../state/persons.js";
 import { endOf } from "../../state/turn.js";
 import { dateTime, reasonOf, t, textOf } from "../../texts/index.js";
-import { costText, inline } from "./text.js";
+import { costText, inline, unmarked } from "./text.js";
 
 /** @import { Frame, Verdict } from "../../state/types.js" */
 /**
@@ -148,7 +148,7 @@ const ROWS = {
   }),
   cancelled: () => ({ kind: "stop", label: t("status.cancelled") }),
   error: ({ message }) => ({ kind: "warning", label: t("call.error"), about: message, state: "failed" }),
-  answer: ({ answer }) => ({ kind: "check", label: t("turn.agent"), about: inline(answer), details: [["", answer]] }),
+  answer: ({ answer }) => ({ kind: "check", label: t("turn.agent"), about: inline(unmarked(answer)), details: [["", answer]] }),
 };
 
 /**

@@ -15,6 +15,9 @@ export function inline(value, most = 120) {
   return line.length > most ? `${line.slice(0, most)}…` : line;
 }
 
+/** Markdown without the marks of headings, emphasis and code. @param {string} markdown */
+export const unmarked = (markdown) => markdown.replace(/\*\*|^#+ |^\*(?=\S)|(?<=\S)\*$|`/gm, "");
+
 /**
  * What was paid, with its currency; `unknown` where that is not known, and nothing where nothing was.
  *
