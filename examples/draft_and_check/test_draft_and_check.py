@@ -1,7 +1,7 @@
 """Tests of the mode, without a key: pytest test_draft_and_check.py"""
 
 import asyncio
-import runpy
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,6 @@ def test_without_the_app_it_is_a_graph() -> None:
 
 def test_studio_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEGUE_AGENTS", str(HERE / "agents.toml"))
-    chat = runpy.run_module("segue.studio")["chat"]  # what langgraph.json names
+    chat = importlib.reload(importlib.import_module("segue.studio")).chat  # what langgraph.json names
     out = chat.invoke({"messages": [("user", QUESTION)]}, context=segue.RunContext(mode="draft_and_check"))
     assert out["result"]["success"] and out["messages"][-1].text.startswith(CHECKED)

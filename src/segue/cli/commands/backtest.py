@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
+from rich.text import Text
 
 from ...core.bounds import LEAST_SEED, MOST_COUNT, MOST_SEED
 from ...prompts.catalogue import word
@@ -16,7 +17,7 @@ from ..exits import FAILED, report_errors
 from ..lookup import ask, find_task
 from ..output import echo
 from ..settings import DEFAULT_DATABASE, SHORT, Settings
-from ..views.console import output, print_note, printable, stderr_console, write_json
+from ..views.console import output, print_note, print_prose, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -333,10 +334,9 @@ def _print(made: "Backtest", language: str) -> None:
     from ...prompts.catalogue import backtest_text
     from ...testing.backtest.run import notes
 
-    echo(printable(made.conclusion(language)))
-    for note in notes(made, language):
-        echo(printable(note))
-    for task in made.differing[:SHOWN]:
-        echo(printable(f"\n{task.describe(language)}"))
+    lines = [made.conclusion(language), *notes(made, language)]
+    lines += [f"\n{task.describe(language)}" for task in made.differing[:SHOWN]]
     if len(made.differing) > SHOWN:
-        echo("\n" + backtest_text("more", language, n=len(made.differing) - SHOWN))
+        lines.append("\n" + backtest_text("more", language, n=len(made.differing) - SHOWN))
+    for line in lines:
+        print_prose(output(), Text(printable(line)))
