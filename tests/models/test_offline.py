@@ -380,7 +380,7 @@ async def test_a_plans_answer_is_made_from_the_results_in_the_prompt() -> None:
 async def test_a_goal_is_broken_down_into_tasks_that_the_planner_reads_back() -> None:
     tasks = json.loads((await reply_to(planned(TASK + ", gift wrapped", LIBRARY, TASKS_SCHEMA))).text)["tasks"]
     assert [task["dependencies"] for task in tasks] == [[], ["1"], [], ["1", "2", "3"]]
-    assert tasks[-1]["description"].endswith("I did nothing with: gift wrapped")
+    assert tasks[-1]["description"].endswith("write the answer. I did nothing with: gift wrapped.")
     talk = Talk(LIBRARY)
     await talk.say(tasks[1]["description"])
     assert talk.calls == [("renew_loan", {"loan_id": "L-017", "weeks": 2})]

@@ -345,7 +345,7 @@ class Task:
         results = [result_text(result, self.language) for result in self._earlier()]
         if not results or shortcomings(self.intent, self.language):
             return []
-        added = [self.objective.removeprefix(self.say("conclude")).strip()] if self._concludes else []
+        added = [self.objective.removeprefix(self.say("conclude")).lstrip("。. ")] if self._concludes else []
         return [*([] if self._concludes else [self.say("recap")]), *results, *added]
 
     @property
@@ -453,7 +453,8 @@ def _conclusion(task: Task) -> str:
     markdown = " ".join(shortcomings(task.intent, task.language))
     open_parts = " ".join(markdown.replace("**", "").replace("`", "").split())
     if task.intent.calls or not open_parts:
-        return f"{task.say('conclude')} {open_parts}".strip()
+        end = "。" if task.language == "zh" else ". "
+        return task.say("conclude") + (end + open_parts if open_parts else "")
     return open_parts
 
 
