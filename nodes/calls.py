@@ -538,7 +538,7 @@ class CallRunner:
         permitted = await self._permitted(filled, await self._grants(filled))
         follows_sources = self._has_secrets or any(tool.approve == "untrusted" for tool in self.tools.values())
         labelled = [call for call in filled if carries_labels(self.tools.get(call.name), secrets=self._has_secrets)]
-        self._show_choices(calls)
+        self._show_choices([call for call in calls if not isinstance(call.state, Rejected)])
         is_labelled = follows_sources and bool(labelled)
         seen = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
         shares = self._shares(filled)
@@ -565,8 +565,7 @@ class CallRunner:
         return {key: Share(decided, place, parts) for place, key in enumerate(agents)}
 
     def _show_choices(self, calls: Sequence[PendingCall]) -> None:
-        chosen = [call for call in calls if not isinstance(call.state, Rejected)]
-        begun = [call for call in chosen if not isinstance(call.state, Running) or call.state.sent is not None]
+        begun = [call for call in calls if not isinstance(call.state, Running) or call.state.sent is not None]
         if begun and self.headings:
             self.work.emit(Phase(content=self.headings[0], **self.ids))
         for call in begun:

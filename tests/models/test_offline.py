@@ -309,7 +309,7 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(tools: Any, mess
 )
 async def test_an_answer_says_what_was_found_and_what_was_not_done(tools: Any, text: str, parts: list[str]) -> None:
     notices = (
-        "「离线规划器」按规则生成，它不是语言模型",
+        "离线规划器按规则生成，它不是语言模型",
         "offline planner, which follows rules and is not a language model",
     )
     for native in (False, True):

@@ -239,8 +239,11 @@ def _flow(flow: Mapping[str, Sequence[str]]) -> str:
 def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     """What a person decided on one call; edited arguments beside the original ones."""
     name, original = call.get("name", f"#{verdict['index']}"), verdict.get("original", call.get("arguments", {}))
-    if name == REVIEW_PLAN:
-        return _plan_verdict_line(verdict, signs, language)
+
+    def called(arguments: Mapping[str, Any]) -> Text:
+        is_plan = name == REVIEW_PLAN
+        return Text(terminal_text("the_plan", language), style="bold") if is_plan else _call(name, arguments)
+
     match verdict["verdict"]:
         case "approve":
             approved = f"{signs.ok} {word('approved', language)} "
@@ -249,30 +252,19 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
                 always += terminal_text("always_only", language, only=arguments_line(verdict["only"]))
             if verdict.get("flow"):
                 always += terminal_text("always_flow", language, flow=_flow(verdict["flow"]))
-            return Text.assemble((approved, "green"), _call(name, original), (always, "green"))
+            return Text.assemble((approved, "green"), called(original), (always, "green"))
         case "edit":
             edited = f"{signs.ok} {word('edited', language)} "
             instead = terminal_text("instead_of", language, arguments=arguments_line(original))
-            return Text.assemble((edited, "green"), _call(name, verdict.get("arguments", {})), (instead, "dim"))
+            return Text.assemble((edited, "green"), called(verdict.get("arguments", {})), (instead, "dim"))
         case "respond":
             responded = f"{signs.ok} {word('responded', language)} "
             result = f"  {one_line(verdict['reason'], 160)}"
-            return Text.assemble((responded, "green"), _call(name, original), (result, "green"))
+            return Text.assemble((responded, "green"), called(original), (result, "green"))
         case _:
             rejected = f"{signs.failed} {word('rejected', language)} "
             why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
-            return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
-
-
-def _plan_verdict_line(verdict: Mapping[str, Any], signs: Symbols, language: str) -> Text:
-    """What a person decided on a plan."""
-    sign, style, said = {
-        "approve": (signs.ok, "green", "approved"),
-        "edit": (signs.ok, "green", "edited"),
-    }.get(verdict["verdict"], (signs.failed, "red", "rejected"))
-    why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
-    the_plan = (terminal_text("the_plan", language), "bold")
-    return Text.assemble((f"{sign} {word(said, language)} ", style), the_plan, (why, style))
+            return Text.assemble((rejected, "red"), called(original), (why, "red"))
 
 
 def permitted_line(event: CallPermitted, signs: Symbols, language: str) -> Text:
