@@ -23,8 +23,7 @@ export function enrich(content) {
   for (const cell of content.querySelectorAll("th, td")) {
     if ((cell.textContent ?? "").length > SHORT_CELL) cell.classList.add("long");
   }
-  const [last, emphasis] = [content.lastElementChild, content.querySelector("p:last-child > em:first-child")];
-  if (last && emphasis?.parentNode === last && emphasis.textContent === last.textContent) last.classList.add("note");
+  markNote(content.lastElementChild);
   const blocks = [...content.querySelectorAll("pre")];
   const formulas = /** @type {HTMLElement[]} */ ([...content.querySelectorAll("code.math")]);
   blocks.forEach(frame);
@@ -34,6 +33,12 @@ export function enrich(content) {
     ...(!hasFormulas && formulas.length ? [loadFormulas()] : []),
   ];
   return missing.length ? Promise.all(missing) : null;
+}
+
+/** Mark a last paragraph that is emphasised as a whole: a note on the answer. @param {Element | null} last */
+function markNote(last) {
+  const first = last?.firstElementChild;
+  last?.classList.toggle("note", first?.localName === "em" && first.textContent === last.textContent);
 }
 
 async function loadHighlighter() {

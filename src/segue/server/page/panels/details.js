@@ -43,6 +43,7 @@ function Stars({ turn, rating }) {
  */
 function facts(shown) {
   const { usage } = shown;
+  const tokens = usage ? t("details.tokensValue", { input: usage.input, output: usage.output }) : "";
   /** @type {[string, string | number | undefined][]} */
   const found = [
     [t("details.status"), textOf(`status.${shown.status}`, shown.status)],
@@ -51,7 +52,7 @@ function facts(shown) {
     [t("details.model"), shown.model],
     [t("details.started"), moment(shown.createdAt)],
     [t("details.calls"), usage?.calls],
-    [t("details.tokens"), usage?.input || usage?.output ? t("details.tokensValue", { input: usage.input, output: usage.output }) : ""],
+    [t("details.tokens"), usage?.input || usage?.output ? tokens : ""],
     [t("details.cost"), usage ? costText(usage.cost, usage.currency) : ""],
     [t("details.task"), shown.id],
     [t("details.session"), shown.session],

@@ -148,7 +148,12 @@ const ROWS = {
   }),
   cancelled: () => ({ kind: "stop", label: t("status.cancelled") }),
   error: ({ message }) => ({ kind: "warning", label: t("call.error"), about: message, state: "failed" }),
-  answer: ({ answer }) => ({ kind: "check", label: t("turn.agent"), about: inline(unmarked(answer)), details: [["", answer]] }),
+  answer: ({ answer }) => ({
+    kind: "check",
+    label: t("turn.agent"),
+    about: inline(unmarked(answer)),
+    details: [["", answer]],
+  }),
 };
 
 /**
