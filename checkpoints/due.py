@@ -25,7 +25,9 @@ UNFINISHED_RUNS: Final = f"""
 _NEXT: Mapping[DueKind, str] = {
     "run": f"SELECT 'run' AS kind, CASE WHEN EXISTS ({UNFINISHED_RUNS}) THEN CAST(0 AS DOUBLE PRECISION) END AS due",
     "schedule": "SELECT 'schedule' AS kind, min(due) AS due FROM schedules WHERE is_active = 1",
-    "wait": "SELECT 'wait' AS kind, min(due) AS due FROM tasks WHERE due IS NOT NULL AND status = 'waiting'",
+    "wait": f"""
+        SELECT 'wait' AS kind, min(due) AS due FROM tasks WHERE due IS NOT NULL AND status = '{TaskStatus.WAITING}'
+    """,
     "notification": "SELECT 'notification' AS kind, min(due) AS due FROM notifications",
 }
 

@@ -12,6 +12,7 @@ from segue.core.audit import Act
 from segue.core.errors import TaskError, UnknownTask
 from segue.core.events import Event, TaskComplete, ToolResult
 from segue.core.records import Json, RequestKey, SentEvent, StoredEvent, Task, from_row
+from segue.core.task import TaskStatus
 
 from .audit import record, reseal
 from .ports import Connection, Database, Row
@@ -144,10 +145,11 @@ _PUT = """
     INSERT INTO sent_events (task_id, thread_id, name, data, sent_at, key)
     VALUES (:task_id, :thread_id, :name, :data, :now, :key) ON CONFLICT (key) DO NOTHING
 """
-_DUE = "SELECT task_id, agent_id FROM tasks WHERE status = 'waiting' AND due <= ? ORDER BY due, position"
-_SET_DUE = "UPDATE tasks SET due = ? WHERE task_id = ? AND status = 'waiting' RETURNING thread_id"
+_WAITS = f"status = '{TaskStatus.WAITING}'"
+_DUE = f"SELECT task_id, agent_id FROM tasks WHERE {_WAITS} AND due <= ? ORDER BY due, position"
+_SET_DUE = f"UPDATE tasks SET due = ? WHERE task_id = ? AND {_WAITS} RETURNING thread_id"
 _SENT = "SELECT 1 FROM sent_events WHERE key = ?"
-_AWAKE = f"UPDATE tasks SET due = {AT_ONCE} WHERE task_id = :task_id AND status = 'waiting' AND awaited = :name"
+_AWAKE = f"UPDATE tasks SET due = {AT_ONCE} WHERE task_id = :task_id AND {_WAITS} AND awaited = :name"
 _NEXT = """
     SELECT * FROM sent_events WHERE task_id = ? AND name = ? AND taken_at IS NULL ORDER BY position LIMIT 1
 """

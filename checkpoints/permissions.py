@@ -7,9 +7,10 @@ from segue.core.actor import SEGUE
 from segue.core.approval import Grant, PermissionRule
 from segue.core.audit import Act
 from segue.core.records import Json, Permission, names_of, readable
+from segue.core.task import ENDED, TaskStatus
 
 from .audit import record
-from .ports import Connection, Database, insert_into
+from .ports import Connection, Database, insert_into, sql_list
 
 _GRANT = f"""
     {insert_into("permissions", names_of(Permission))}
@@ -19,12 +20,14 @@ _IN_TASK = """
     SELECT * FROM permissions
     WHERE thread_id = ? AND agent_id = ? AND (scope = 'session' OR task_id = ?) ORDER BY scope DESC
 """
-# Those of a task end with it.
-_LIST = """
+# Those of a task end with it, as `Task.is_over` says.
+_LIST = f"""
     SELECT permissions.* FROM permissions LEFT JOIN tasks USING (task_id)
     WHERE (CAST(:thread_id AS TEXT) IS NULL OR permissions.thread_id = :thread_id)
         AND (:prefix = '' OR substr(permissions.thread_id, 1, length(:prefix)) = :prefix)
-        AND (scope = 'session' OR NOT (status IN ('done', 'cancelled') OR status = 'error' AND result IS NOT NULL))
+        AND (scope = 'session' OR NOT (
+            status IN ({sql_list(ENDED)}) OR status = '{TaskStatus.ERROR}' AND result IS NOT NULL
+        ))
     ORDER BY granted_at, tool
 """
 _REVOKE = """

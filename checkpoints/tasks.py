@@ -151,9 +151,10 @@ class RequestKeys:
 LOCK = "segue.queue"
 """What a transaction locks that counts them."""
 
-_WAIT = """
+_WAIT = f"""
     SELECT count(*) AS of_tenant, coalesce(sum(CASE WHEN user_id = :user_id THEN 1 ELSE 0 END), 0) AS of_user
-    FROM tasks WHERE status = 'pending' AND copy_of IS NULL AND called_by IS NULL AND CASE WHEN :prefix = ''
+    FROM tasks
+    WHERE status = '{TaskStatus.PENDING}' AND copy_of IS NULL AND called_by IS NULL AND CASE WHEN :prefix = ''
         THEN thread_id NOT LIKE '%:%' ELSE substr(thread_id, 1, length(:prefix)) = :prefix END
 """
 
@@ -233,8 +234,9 @@ _UNENDED = """
         SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id AND talk.status IN ({statuses})
     ) ORDER BY position
 """
-_WAITING = """
-    SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+_WAITING = f"""
+    SELECT * FROM tasks
+    WHERE status = '{TaskStatus.WAITING}' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
     ORDER BY updated_at, position
 """
 _TALLY = """
@@ -247,7 +249,11 @@ _OF = """
         AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
         AND updated_at >= :since AND (:any_time OR created_at <= :until)
 """
-_WITH_STATUS = " AND CASE WHEN status = 'paused' AND requested IS NULL THEN 'running' ELSE status END IN ({})"
+# As `Task.resumes_itself` says, which lists show as running.
+_WITH_STATUS = f"""
+    AND CASE WHEN status = '{TaskStatus.PAUSED}' AND requested IS NULL
+        THEN '{TaskStatus.RUNNING}' ELSE status END IN ({{}})
+"""
 _LIST = """
     SELECT * {of}
         AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))

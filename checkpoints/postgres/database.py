@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from segue.core.environment import without_password
 from segue.core.errors import DatabaseUnavailable, DatabaseUnreachable
 from segue.core.records import Json, Unowned, Worker
-from segue.core.task import ACTIVE
+from segue.core.task import ACTIVE, TaskStatus
 
 from ..database import Connections
 from ..leases import POSTGRES_LEASE_SECONDS
@@ -589,10 +589,10 @@ _LACKING = f"""
         AND has_table_privilege(format('%I.%I', schemaname, tablename), 'DELETE')
     ) ORDER BY tablename
 """
-_LIVE = """
+_LIVE = f"""
     SELECT (SELECT count(*) FROM leases WHERE expires_at > :now) AS leases,
         (SELECT count(*) FROM workers WHERE seen_at > :now - :live) AS workers,
-        (SELECT count(*) FROM tasks WHERE status = 'pending') AS pending
+        (SELECT count(*) FROM tasks WHERE status = '{TaskStatus.PENDING}') AS pending
 """
 _MIXED = """
     SELECT agent.key FROM workers, json_each_text(agents::json) AS agent WHERE seen_at > ?

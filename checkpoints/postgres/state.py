@@ -24,9 +24,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import RowMaker, dict_row
 
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable, InvalidMessage
+from segue.core.task import ACTIVE, TaskStatus
 
 from ..database import check_schema_version
-from ..ports import CheckpointRow, Connection, Cursor, Decoded, Place, Stored, Values, WriteRow
+from ..ports import CheckpointRow, Connection, Cursor, Decoded, Place, Stored, Values, WriteRow, sql_list
 from ..rows import (
     SERDE,
     DecodedOnce,
@@ -576,8 +577,10 @@ _RELEASED = f"""
     BEGIN
         SELECT task_id, agent_id, agent_version, status INTO newest FROM tasks
         WHERE thread_id = NEW.thread_id ORDER BY position DESC LIMIT 1;
-        IF newest.status IN ('pending', 'running', 'pausing') THEN
-            PERFORM segue_wake(newest.task_id, newest.agent_id, newest.agent_version, newest.status <> 'pending');
+        IF newest.status IN ({sql_list(ACTIVE)}) THEN
+            PERFORM segue_wake(
+                newest.task_id, newest.agent_id, newest.agent_version, newest.status <> '{TaskStatus.PENDING}'
+            );
         END IF;
         PERFORM pg_notify('{CHANNEL}', json_build_object('thread', NEW.thread_id)::text);
         RETURN NULL;
@@ -611,7 +614,7 @@ _WORKERS = """
         seen_at double precision NOT NULL
     )
 """
-_TO_RUN = "CREATE INDEX tasks_to_run ON tasks (position) WHERE status IN ('pending', 'running', 'pausing')"
+_TO_RUN = f"CREATE INDEX tasks_to_run ON tasks (position) WHERE status IN ({sql_list(ACTIVE)})"
 
 WAKING = (_WORKERS, _TO_RUN, _QUEUE, _WAKE, _RELEASED, _ON_RELEASE, _REQUESTED, _ON_REQUEST)
 """After procrastinate's own tables, which have their own versions."""
