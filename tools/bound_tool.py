@@ -233,6 +233,13 @@ class Marks:
         shown = {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
         return {**shown, "needs_approval": True} if self.needs_approval else shown
 
+    @classmethod
+    def read(cls, spec: Mapping[str, Any]) -> "Marks":
+        """Those that a specification has under `segue`."""
+        given = spec.get("segue", {})
+        known = {name: given[name] for name in cls.__annotations__ if name in given}
+        return cls(**{**known, "keywords": words(given.get("keywords", ()))})
+
 
 class UnknownOutcome(Exception):
     """Raised by a tool whose call may or may not have taken effect: it is not made again. The message says why."""

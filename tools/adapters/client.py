@@ -9,17 +9,15 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from segue.core.approval import ANYBODY, ApprovalTerms
 from segue.core.calls import CLIENT_CALLS
 from segue.core.decision import check_storable
 from segue.core.errors import Clause, InvalidMessage
 from segue.core.json import DEEPEST, Outline
 from segue.core.plan import NO_TOOL
-from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.prompts.catalogue import Language
 from segue.prompts.protocols import client_call_notice, not_carried_out
 
-from ..bound_tool import BadArguments, current_call, fit_arguments
+from ..bound_tool import BadArguments, Marked, Marks, current_call, fit_arguments
 
 MOST = 64
 """Tools that a client may offer with one message."""
@@ -33,11 +31,12 @@ Results = Mapping[str, str | None]
 """The results of calls by their ids; None for a call that the client did not carry out."""
 _CHECKED = ("type", "properties", "required", "items", "enum", "const")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MARKS = Marks(idempotent=True)
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True)
-class ClientTool:
+class ClientTool(Marked):
     """A tool of the client: a call waits as a question before it runs, and the answer is its result.
 
     With `parallel` it may wait together with others.
@@ -48,18 +47,7 @@ class ClientTool:
     parallel: bool = True
     results: Results = field(default_factory=dict)
     """Those that the client has sent."""
-    read_only: bool = False
-    idempotent: bool = True
-    needs_approval: bool = False
-    timeout: float | None = None
-    approve: Policy = "never"
-    terms: ApprovalTerms = ANYBODY
-    trusted: bool = False
-    trusted_fields: Collection[str] = ()
-    content: Collection[str] = ()
-    secret: bool = False
-    hidden: Hiding = False
-    source_kind: SourceKind = "tool"
+    marks: Marks = _MARKS
 
     @property
     def name(self) -> str:
@@ -198,7 +186,7 @@ def client_tools(specs: Sequence[Mapping[str, Any]], language: Language) -> dict
 
 def _client_tool(spec: Mapping[str, Any], language: Language) -> ClientTool:
     function = spec["function"]
-    shown = {"keywords": [], "read_only": False, "title": function["name"]}
+    shown = _MARKS.shown(function["name"])
     parallel = spec.get("parallel", True)  # a task of an earlier version says nothing of it
     return ClientTool({"type": "function", "function": function, "segue": shown}, language, parallel)
 

@@ -511,8 +511,8 @@ def _tool(session: Session, offered: "Offered") -> McpTool:
         "description": offered.description or "",
         "parameters": _parameters(session, offered),
     }
-    segue = {"keywords": [], "title": marks.title, "read_only": marks.read_only}
-    return McpTool(offered.name, marks, {"type": "function", "function": function, "segue": segue}, session)
+    spec = {"type": "function", "function": function, "segue": marks.shown(offered.name)}
+    return McpTool(offered.name, marks, spec, session)
 
 
 def _parameters(session: Session, offered: "Offered") -> dict[str, Any]:

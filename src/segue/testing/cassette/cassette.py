@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ...core.calls import Tool
 from ...core.context import Ids, TaskId, TraceId
 from ...core.errors import ConfigurationError, SegueError
 from ...core.records import Json
@@ -20,6 +21,7 @@ from ...core.task import ANYBODY, Language
 from ...models.transcript import digest, indented
 from ...prompts.catalogue import terminal_text
 from ...runtime.reply import ReplyText
+from ...tools.bound_tool import Marks
 
 VERSION: Final = 1
 """The version of the format."""
@@ -144,7 +146,7 @@ class Turn(Record):
 class ServedTool(Record):
     """A tool of an MCP server as it was described: its specification in OpenAI's format, and its marks.
 
-    `foreign`: nobody trusted the description.
+    Each mark that replays need is a field of the mark's name. `foreign`: nobody trusted the description.
     """
 
     spec: Json
@@ -152,6 +154,15 @@ class ServedTool(Record):
     idempotent: bool = False
     needs_approval: bool = False
     foreign: bool = False
+
+    @classmethod
+    def of(cls, tool: Tool) -> Self:
+        marks = {name: getattr(tool, name) for name in cls.model_fields if name in Marks.__annotations__}
+        return cls(spec=dict(tool.spec), foreign=bool(tool.foreign_text), **marks)
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(**{name: value for name, value in self if name in Marks.__annotations__})
 
 
 class Cassette(Record):

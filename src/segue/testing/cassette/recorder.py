@@ -96,16 +96,7 @@ async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
         return ()
     names = await app.agents.served_tools(agent)
     tools = app.agents.tools_for(agent)
-    return tuple(
-        ServedTool(
-            spec=dict(tools[name].spec),
-            read_only=tools[name].read_only,
-            idempotent=tools[name].idempotent,
-            needs_approval=tools[name].needs_approval,
-            foreign=bool(tools[name].foreign_text),
-        )
-        for name in names
-    )
+    return tuple(ServedTool.of(tools[name]) for name in names)
 
 
 def turn_of(trace: TaskTrace, *, named: bool = False) -> Turn:

@@ -23,7 +23,7 @@ from ...entry import open_app
 from ...models.transcript import digest, request_text
 from ...registry import Registry
 from ...runtime.start import Request
-from ...tools.bound_tool import Marked, Marks
+from ...tools.bound_tool import Marked
 from ...tools.calls import TOOLS
 from .cassette import Cassette, Difference, ModelCall, OnCall, RecordedIds, ServedTool, Tape, difference_of_messages
 
@@ -258,7 +258,7 @@ class OfflineTool(Marked):
     def __init__(self, served: ServedTool) -> None:
         self.spec = served.spec
         self.name = str(served.spec["function"]["name"])
-        self.marks = Marks(served.read_only, served.idempotent, served.needs_approval)
+        self.marks = served.marks
         self._is_foreign = served.foreign
 
     @property

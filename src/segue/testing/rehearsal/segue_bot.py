@@ -5,6 +5,7 @@ import json
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NoReturn, TypeVar
 
@@ -241,7 +242,7 @@ def bot_agent(setting: Setting) -> Agent:
 
 def described(spec: Mapping[str, Any]) -> BoundTool:
     """A tool of this specification, whose calls the conversation carries out."""
-    function, marks = spec["function"], spec.get("segue", {})
+    function = spec["function"]
 
     async def refuse_to_run(**arguments: Any) -> Any:
         raise RuntimeError(f"{function['name']} is an API of the conversation and cannot run here.")
@@ -252,12 +253,11 @@ def described(spec: Mapping[str, Any]) -> BoundTool:
         description=function.get("description") or function["name"],
         args_schema=dict(function.get("parameters") or {"type": "object", "properties": {}}),
     )
-    keywords = tuple(marks.get("keywords", ()))
+    # The conversation asks for approval, and repeats what a crash interrupted.
+    marks = replace(Marks.read(spec), read_only=False, needs_approval=False, idempotent=True)
     return BoundTool(
         inner=inner,
-        marks=Marks(
-            idempotent=True, keywords=keywords, title=marks.get("title", ""), hidden=marks.get("hidden", False)
-        ),
+        marks=marks,
         spec=spec,
         check=dict,
         synchronous=False,
