@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from segue.core.errors import Clause, ConfigurationError, SegueError
+from segue.core.task import LANGUAGES
 from segue.core.task import Language as Language
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _LOCALES = Path(__file__).parent / "locales"
 @cache
 def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
     """The sections of a language's catalogue; every language that has none reads English."""
-    file = _LOCALES / ("zh.json" if language == "zh" else "en.json")
+    file = _LOCALES / f"{language if language in LANGUAGES else 'en'}.json"
     sections: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return sections
 
@@ -132,35 +133,43 @@ def _weight(parameter: str) -> float:
 def language_named(tag: str) -> Language | None:
     """The language of a tag or locale such as zh, zh-Hans, en_GB.UTF-8; None where it is another one or none."""
     name = re.split(r"[-_.@]", tag.strip().lower())[0]
-    return "zh" if name == "zh" else "en" if name == "en" else None
+    return next((language for language in LANGUAGES if language == name), None)
 
 
-# Single words in tables and messages, by the English word.
+# Single words in tables and messages, by the English word; and what stands between words.
+
+_separator = Texts("separators")
 
 
 def colon(language: str) -> str:
     """The separator between a label and its text."""
-    return "：" if language == "zh" else ": "
+    return _separator("colon", language)
 
 
 def comma(language: str) -> str:
     """The separator between parts of a sentence, where those of `joined` would be items of a list."""
-    return "，" if language == "zh" else ", "
+    return _separator("comma", language)
 
 
 def label(english: str, language: str) -> str:
     """A label of an entry, with its colon."""
-    return (catalogue(language)["labels"][english] if language == "zh" else english) + colon(language)
+    labels = catalogue(language).get("labels")
+    return (labels[english] if labels else english) + colon(language)
 
 
 def joined(items: Iterable[str], language: str) -> str:
     """The items in a row: a, b, c."""
-    return ("、" if language == "zh" else ", ").join(items)
+    return _separator("items", language).join(items)
 
 
 def clauses(items: Iterable[str], language: str) -> str:
     """The items as clauses in a row: a; b; c."""
-    return ("；" if language == "zh" else "; ").join(items)
+    return _separator("clauses", language).join(items)
+
+
+def with_more(text: str, more: str, language: str) -> str:
+    """The text, and more in brackets."""
+    return _separator("in_brackets", language, text=text, more=more)
 
 
 def enumerated(items: Sequence[str], language: str) -> str:
@@ -171,7 +180,7 @@ def enumerated(items: Sequence[str], language: str) -> str:
 
 def word(english: str, language: str) -> str:
     """The word in a language; one that is not known stays as it is."""
-    return catalogue(language)["words"].get(english, english) if language == "zh" else english
+    return catalogue(language).get("words", {}).get(english, english)
 
 
 # Sentences of the data tools.
@@ -195,20 +204,20 @@ _WORDS = ("status", "state", "known", "reason")
 """The values that may be names: of a status, of the state of a file, of why a checkpoint is damaged, or "none"."""
 
 
-def template_of(error: SegueError) -> str:
-    """The Chinese template of an error; a class without one has that of the nearest class above it."""
-    known = catalogue("zh")["errors"]
+def template_of(error: SegueError, language: str) -> str:
+    """The template of an error in a language other than English; a class without one has that of its parent."""
+    known = catalogue(language)["errors"]
     named = next(known[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in known)
     return known.get(error.template, named)
 
 
 def error_text(error: SegueError, language: str) -> str:
     """The error's sentence in a language; free text from elsewhere stays as it is."""
-    if language != "zh":
+    if "errors" not in catalogue(language):
         return str(error)
     slots = {name: rendered(value, language) for name, value in error.params.items()}
     slots |= {name: word(slots[name], language) for name in _WORDS if name in slots}
-    return template_of(error).format(**slots, sentence=str(error))
+    return template_of(error, language).format(**slots, sentence=str(error))
 
 
 def sentence_of(error: BaseException, language: str) -> str:
@@ -218,9 +227,9 @@ def sentence_of(error: BaseException, language: str) -> str:
 
 def rendered(value: object, language: str) -> str:
     """A value of a sentence: of a clause its translation, of anything else its text."""
-    if not isinstance(value, Clause) or language != "zh":
+    if not isinstance(value, Clause):
         return str(value)
-    template = catalogue(language)["clauses"].get(value.template, value.template)
+    template = catalogue(language).get("clauses", {}).get(value.template, value.template)
     slots = {name: rendered(inner, language) for name, inner in value.values.items()}
     return template.format(**slots) if slots else template
 

@@ -46,7 +46,7 @@ def test_every_text_has_the_same_values_in_both_languages(section: str) -> None:
         assert not any("\u4e00" <= char <= "\u9fff" for char in english), name
 
 
-@cases("section", catalogue("zh"))
+@cases("section", catalogue("zh").keys() - {"separators"})
 def test_every_chinese_text_is_chinese(section: str) -> None:
     without = {
         "why",
@@ -95,8 +95,8 @@ def test_every_error_class_has_a_chinese_template() -> None:
 def test_an_error_reads_in_both_languages(error: SegueError) -> None:
     assert error_text(error, "en") == str(error)
     chinese = error_text(error, "zh")
-    assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or template_of(error) == "{sentence}"
-    used = fields(template_of(error))
+    assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or template_of(error, "zh") == "{sentence}"
+    used = fields(template_of(error, "zh"))
     missing = {name for name in error.params.keys() - used if name != "sentence"}
     assert "sentence" in used or not missing, f"{type(error).__name__} in Chinese leaves out {missing}"
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal, NewType, NoReturn, Protocol
+from typing import Any, NewType, NoReturn, Protocol
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -22,7 +22,7 @@ from .message import Attachment, ReplyOptions
 from .models import Model, Renderings, SentPrompts, Usage
 from .provenance import SourcedText, SourceKind
 from .spend import Spending
-from .task import ANYBODY
+from .task import ANYBODY, LanguageChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class RunContext(BaseModel):
     )
     user_id: str = Field(default=ANYBODY, description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
-    language: Literal["", "zh", "en"] = Field(default="", description="zh or en; empty: that of the message")
+    language: LanguageChoice = Field(default="", description="zh or en; empty: that of the message")
     _given_agent: GivenAgent | None = PrivateAttr(default=None)
 
     def __init__(self, *, agent: str | Agent = "", **fields: Any) -> None:

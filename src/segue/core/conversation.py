@@ -19,7 +19,7 @@ from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .errors import Clause, ConfigurationError, UnknownTool, UnknownWorkflow, listed
 from .models import is_local
 from .records import Json
-from .task import ANYBODY
+from .task import ANYBODY, LanguageChoice
 
 if TYPE_CHECKING:
     from .calls import Tool
@@ -152,7 +152,7 @@ class ConversationConfig(BaseModel):
     """The probability of an utterance outside the workflow, for `llm_oow`."""
     seed: int | None = Field(default=None, ge=LEAST_SEED, le=MOST_SEED)
     """Makes what is random reproducible; models are sent it."""
-    language: Literal["", "zh", "en"] = ""
+    language: LanguageChoice = ""
     """That of all texts; empty: the agent's, else that of goal, persona and script, else of the first message."""
     options: dict[str, Any] = {}
     """For participants of one's own."""

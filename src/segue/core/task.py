@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from .errors import IllegalTransition, InvalidMessage
@@ -97,6 +97,9 @@ Language = Literal["zh", "en"]
 
 The model is asked to answer in whichever the person writes.
 """
+LanguageChoice = Language | Literal[""]
+"""A language that may be chosen; empty: that of the message."""
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
 # What sends a message: a program, a person, or a conversation.
 

@@ -352,7 +352,7 @@ def usage_parts(usage: Mapping[str, Any], language: str) -> list[str]:
 def offline_notice(*languages: str) -> Text:
     """That no language model answers, and how to get one."""
     text = Text("\n".join(terminal_text("offline", language) for language in languages), style="yellow")
-    text.stylize("bold reverse", 0, len(text.plain.partition("：" if languages[0] == "zh" else ":")[0]))
+    text.stylize("bold reverse", 0, len(text.plain.partition(colon(languages[0]).strip())[0]))
     return text
 
 

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from ...core.errors import ModelRefused
 from ...core.models import REFUSAL, CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
-from ...prompts.catalogue import Language, Texts, comma, enumerated, joined, language_of
+from ...prompts.catalogue import Language, Texts, comma, enumerated, joined, language_of, with_more
 from ..transcript import PastCall, Transcript, read_transcript
 from .understanding import CJK, Call, Card, Intent, Parameter, interpret, read_card
 
@@ -74,7 +74,7 @@ def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], la
     named = title(card, language) if card else name
     if not given:
         return named
-    return f"{named}（{given}）" if language == "zh" else f"{named} ({given})"
+    return with_more(named, given, language)
 
 
 def _argument_text(name: str, value: Any, parameter: Parameter | None, language: Language) -> str:

@@ -9,7 +9,7 @@ from ...core.errors import UnknownSchedule
 from ...core.message import PERSONS, MemoryPaths
 from ...core.records import Json
 from ...core.schedules import Schedule
-from ...core.task import ANYBODY, LONGEST_NAME, NAME
+from ...core.task import ANYBODY, LONGEST_NAME, NAME, LanguageChoice
 from .. import pages
 from ..dependencies import MODEL_DOWN, Before, KeyDep, Limit, PageDep, ServiceDep, TenantDep, Unset, routes
 from ..errors import JsonResponse, not_found
@@ -108,7 +108,7 @@ class ScheduleRequest(RequestBody):
     mode: str = Field(default="", max_length=64)
     user_id: str = Field(default=ANYBODY, pattern=NAME, max_length=LONGEST_NAME)
     model: str = Field(default="", pattern=f"^({MODEL})?$", max_length=LONGEST_MODEL)
-    language: Literal["", "zh", "en"] = ""
+    language: LanguageChoice = ""
     memory_files: MemoryPaths = Field(default={})
     """The paths of memory files by their names, for a flow to read."""
     ask_user: bool | None = None

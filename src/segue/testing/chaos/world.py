@@ -22,7 +22,7 @@ from ...core.agents import Agent
 from ...core.conversation import Conversation, ConversationConfig, Role, Utterance
 from ...core.errors import ConfigurationError, MissingExtra
 from ...core.records import Json
-from ...prompts.catalogue import chaos_text
+from ...prompts.catalogue import chaos_text, language_named
 from ..cassette import Cassette
 from ..cassette.cassette import FunctionCall, ModelCall, Reply, ToolCall, Turn
 from ..rehearsal.participants import load_scenarios, with_workflow
@@ -100,7 +100,7 @@ def _turn(said: Sequence[Utterance], agent: Agent, language: str) -> Turn:
         task_id="",
         agent=agent.agent_id,
         mode=MODE,
-        language="zh" if language == "zh" else "en",
+        language=language_named(language) or "en",
         created_at=0.0,
         model_calls=tuple(
             ModelCall(purpose="decide", model="script", at=0.0, digest="", reply=reply) for reply in replies
