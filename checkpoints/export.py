@@ -49,7 +49,7 @@ from .fork import UUID, Renaming, is_id, refuse_taken, unfinished_task, with_ask
 from .ledger import canonical
 from .ports import CheckpointRow, Connection, Stored, WriteRow
 from .rows import SERDE, Undecodable, check_thread, checkpoint_rows, decoding, is_plausible, put_rows, write_rows
-from .schema import ORDERED, insert_row, refuse_damaged, stored_rows
+from .schema import OF_SESSIONS, ORDERED, RECOVERED, insert_row, refuse_damaged, stored_rows
 from .snapshots import RESUME, find, refuse_unknown
 from .tasks import add_key
 
@@ -524,11 +524,9 @@ def _origin(document: Document) -> Json:
     return {"segue_fork": document.thread.model_dump(), IMPORTED: True}
 
 
-TABLES = (
-    *("tasks", "calls", "events", "sent_events", "permissions", "titles", "request_keys", "sessions", "branches"),
-    "shares",
-)
-"""Those whose rows belong to a thread, and stay what they are."""
+_OF_HERE = ("leases", "lease_queue", "notifications", "spend", "spend_calls", "webhooks")
+TABLES = tuple(table for table in OF_SESSIONS if table not in _OF_HERE)
+"""Those whose rows belong to a thread, and mean the same in another database."""
 _THREADS = """
     SELECT thread_id FROM (
         SELECT thread_id, position FROM tasks UNION ALL SELECT thread_id, 0 FROM checkpoints WHERE checkpoint_ns = ''
@@ -598,7 +596,7 @@ def read_thread(connection: Connection, thread_id: str) -> WholeThread:
 
 def store_thread(connection: Connection, whole: WholeThread) -> bool:
     """Store a thread, with all its ids; False where it is there already, just as it is."""
-    for table in ("tasks", "events", "calls", "sessions", "checkpoints", "writes"):
+    for table in (*RECOVERED, "checkpoints", "writes"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (whole.thread_id,)).fetchone():
             if not _is_same(connection, whole):
                 raise _taken(whole.thread_id)

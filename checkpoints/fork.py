@@ -20,7 +20,7 @@ from segue.core.task import FORK_MARK, OPEN, TaskStatus
 from .events import insert_event
 from .ports import CheckpointRow, Connection, WriteRow
 from .rows import Undecodable, check_thread, checkpoint_rows, decoding, named, put_rows, rewritten, write_rows
-from .schema import insert_row, refuse_damaged, stored_rows
+from .schema import RECOVERED, insert_row, refuse_damaged, stored_rows
 from .search import index_task
 from .snapshots import RESUME, Checkpoint, find, following, task_of
 from .tasks import add_key
@@ -201,7 +201,7 @@ def fork(
 
 def refuse_taken(connection: Connection, thread_id: str) -> None:
     """Make sure that a thread has no rows and no live lease."""
-    for table in ("tasks", "events", "calls", "sessions", "checkpoints", "writes"):
+    for table in (*RECOVERED, "checkpoints", "writes"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
             raise ThreadExists(thread_id)
     if connection.execute(_LEASED, (thread_id, connection.now())).fetchone():

@@ -25,6 +25,7 @@ from segue.core.records import (
     damaged,
     described,
     listed_faults,
+    names_of,
     read,
 )
 from segue.core.schedules import Schedule
@@ -59,12 +60,13 @@ def insert_row(connection: Connection, table: str, row: Json) -> None:
         index_task(connection, inserted)
 
 
-_KINDS: Mapping[str, type[Task | StoredEvent | Call | Session]] = {
+RECOVERED: Mapping[str, type[Task | StoredEvent | Call | Session]] = {
     "tasks": Task,
     "events": StoredEvent,
     "calls": Call,
     "sessions": Session,
 }
+"""The tables whose damaged rows a recovery repairs."""
 _READ_FROM = {"tasks": "tasks", "events": "event_log", "calls": "calls", "sessions": "sessions"}
 _ORDER = {"tasks": "position", "events": "task_id, seq", "calls": "position", "sessions": "thread_id"}
 # A row whose session cannot be read any more is found by the other rows of its task.
@@ -124,6 +126,14 @@ BESIDE: Mapping[str, type[Record]] = {
     "graph_events": GraphEvent,
 }
 """The tables beside sessions, whose damaged rows a recovery does not repair."""
+_STAY = ("audit", "graph_objects", "graph_events")
+OF_SESSIONS = tuple(
+    table for table, kind in {**RECOVERED, **BESIDE}.items() if "thread_id" in names_of(kind) and table not in _STAY
+)
+"""The tables whose rows are deleted with their session: those whose record names one.
+
+The audit log stays, and what LangGraph's API keeps goes with its thread, in `checkpoints/graphs.py`.
+"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class ReadRow:
     @property
     def described(self) -> str:
         """Which row it is, and what is wrong with it."""
-        kind = _KINDS.get(self.table) or BESIDE[self.table]
+        kind = RECOVERED.get(self.table) or BESIDE[self.table]
         return f"{described(kind, self.values)} ({listed_faults(self.faults)})"
 
 
@@ -159,7 +169,7 @@ def rows_of(
     where = "" if thread_id is None else f"WHERE {own[table]}"
     statement = f"SELECT * FROM {_READ_FROM[table]} {where} ORDER BY {_ORDER[table]}"
     for row in connection.fetched(statement, {} if thread_id is None else {"thread": thread_id}):
-        values, faults = read(_KINDS[table], row)
+        values, faults = read(RECOVERED[table], row)
         if damaged_only and not faults:
             continue
         if thread_id is not None and values.get("thread_id", thread_id) != thread_id:
@@ -169,7 +179,7 @@ def rows_of(
 
 def damaged_rows(connection: Connection, thread_id: str | None = None) -> list[ReadRow]:
     """The damaged ones among a session's rows, or among all."""
-    return [row for table in _KINDS for row in rows_of(connection, table, thread_id, damaged_only=True)]
+    return [row for table in RECOVERED for row in rows_of(connection, table, thread_id, damaged_only=True)]
 
 
 def damaged_beside(connection: Connection) -> list[ReadRow]:
@@ -187,9 +197,9 @@ def damaged_beside(connection: Connection) -> list[ReadRow]:
 
 def refuse_damaged(connection: Connection, thread_id: str) -> None:
     """Make sure that every row of a session can be read."""
-    for table in _KINDS:
+    for table in RECOVERED:
         for row in rows_of(connection, table, thread_id, _QUICKLY, damaged_only=True):
-            raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
+            raise damaged(RECOVERED[table], {**row.values, "thread_id": thread_id}, row.faults)
 
 
 def session_of(connection: Connection, row: ReadRow) -> str:

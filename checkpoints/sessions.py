@@ -50,6 +50,7 @@ from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row, insert_into
 from .rows import SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
 from .saver import FencedSaver
+from .schema import OF_SESSIONS, RECOVERED
 from .search import remove_thread
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
 from .tasks import add_key
@@ -420,24 +421,9 @@ class Threads:
             connection.execute(_RAISE_FLOOR, (fence,))  # first, as whoever takes a lease looks there first
             check_fence(connection, thread_id, fence)
             remove_thread(connection, thread_id)
-            deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
-            if not (delete_rows(connection, thread_id) or any(deleted)):
+            deleted = {table: connection.execute(_DELETE.format(table), (thread_id,)).rowcount for table in OF_SESSIONS}
+            if not (delete_rows(connection, thread_id) or any(deleted[table] for table in RECOVERED)):
                 raise UnknownThread(thread_id)
-            for table in (
-                "leases",
-                "lease_queue",
-                "permissions",
-                "titles",
-                "request_keys",
-                "webhooks",
-                "notifications",
-                "sent_events",
-                "branches",
-                "shares",
-                "spend",
-                "spend_calls",
-            ):
-                _delete_from(connection, table, thread_id)
             delete_of_thread(connection, thread_id, act.actor)
             record(connection, act, thread_id)
 
@@ -554,10 +540,6 @@ def _choose(connection: Connection, session: Session, act: Act) -> None:
 
 def _row(session: Session) -> dict[str, object]:
     return to_row(Session, vars(session))
-
-
-def _delete_from(connection: Connection, table: str, thread_id: str) -> int:
-    return connection.execute(_DELETE.format(table), (thread_id,)).rowcount
 
 
 _Undos = dict[tuple[str, str, int], list[Call]]
