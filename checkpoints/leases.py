@@ -10,7 +10,7 @@ from segue.core.records import Count, Record, from_row
 from .ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
 
 LEASE_SECONDS = 15.0
-"""How long a lease in SQLite holds without being renewed; `POLL_SECONDS` of `server/lifespan.py` is twice as long."""
+"""How long a lease in SQLite holds without being renewed."""
 POSTGRES_LEASE_SECONDS = 5.0
 """How long one in PostgreSQL holds; the server's clock counts the seconds, whichever machine asks."""
 

@@ -470,12 +470,14 @@ async def test_a_result_that_looks_like_the_handle_of_an_agent_in_the_background
 
 async def test_a_task_goes_on_without_the_agent_that_it_called_in_the_background(database: Path) -> None:
     begun, looking = asyncio.Event(), asyncio.Event()
+    known: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @tool
     async def slow() -> str:
         """Work until the pause."""
         begun.set()
-        await until(lambda: is_pausing(called.called_task_id))
+        task_id = await known
+        await until(lambda: is_pausing(task_id))
         return "slept"
 
     @tool
@@ -496,6 +498,7 @@ async def test_a_task_goes_on_without_the_agent_that_it_called_in_the_background
         task = await app.start("Wait.", session_id="s", agent="a")
         await looking.wait()
         (called,) = await called_by(app, task.task_id)
+        known.set_result(called.called_task_id)
         await app.pause(called.called_task_id)
         async for _ in app.follow(task.task_id):
             pass

@@ -62,7 +62,7 @@ def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, h
 
 
 def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(resuming, "TAKEOVER_SECONDS", 0.02)
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         task_id = interrupted(database)
         wait_until(lambda: status(client, task_id) == "done")
@@ -77,7 +77,7 @@ def test_what_was_left_to_workers_that_are_gone_goes_on_here(
     with Served(database, agents=agents) as served, served.client() as client:
         assert not served.service.resuming, "after one look, a worker may be about to start anew"
         assert status(client, task_id) == "pending"
-    monkeypatch.setattr(resuming, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(resuming, "TAKEOVER_SECONDS", 0.02)
     with Served(database, agents=agents) as served, served.client() as client:
         wait_until(lambda: status(client, task_id) == "done")
 

@@ -13,13 +13,14 @@ from .actor import SEGUE, Actor, person
 from .decision import check_storable
 from .errors import Clause, ConfigurationError, InvalidAnswer, NotAnApprover, together
 from .reviews import DECISIONS, RESPOND, list_decisions, read_decisions
+from .task import TENANT_NAME
 
 MOST_BYTES: Final = 2_000
 """Of a rule as a text; it is part of a key in the database."""
 PREFIX: Final = "prefix"
 _ANYTHING: Final = {PREFIX: ""}
 MOST_APPROVALS: Final = 9
-_ROLE: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_ROLE: Final = re.compile(TENANT_NAME)
 _TERMS: Final = ("approvers", "approvals", "not_by_asker")
 
 

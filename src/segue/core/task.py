@@ -204,10 +204,13 @@ def next_status(old: str, new: str) -> TaskStatus:
 NAME_CHARACTER: Final = r"[\w.:@-]"
 NAME: Final = rf"^{NAME_CHARACTER}+$"
 """What sessions and users may be called."""
-LONGEST_NAME: Final = 95
-"""Characters of a name that a client gives: with a tenant's in front it is not too long to be stored."""
 MOST_SESSION: Final = 128
 """Characters of a session's name as it is stored."""
+MOST_TENANT: Final = 32
+TENANT_NAME: Final = rf"[A-Za-z0-9_-]{{1,{MOST_TENANT}}}"
+"""The pattern of a tenant's name, and of the names of persons and roles."""
+LONGEST_NAME: Final = MOST_SESSION - MOST_TENANT - 1
+"""Characters of a name that a client gives: with a tenant's and a colon in front it is not too long to be stored."""
 
 
 def check_session(name: str) -> None:

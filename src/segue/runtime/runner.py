@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
+from ..checkpoints.leases import LEASE_SECONDS
 from ..checkpoints.storage import Storage
 from ..core.actor import SEGUE
 from ..core.agents import Agent
@@ -372,6 +373,9 @@ def is_alive(owner: str) -> bool:
 
 RELEASE_SECONDS = 0.5
 """Seconds that another process may take to release a session whose task has ended."""
+
+TAKEOVER_SECONDS = 2 * LEASE_SECONDS
+"""Seconds between two looks for tasks of other processes that are gone: their leases have run out by the second."""
 
 Begin = Callable[[Task], asyncio.Task[Json]]
 """Begins a task under its thread's lease."""

@@ -34,8 +34,9 @@ from ..core.spend import (
     public,
     reply_tokens,
 )
+from ..core.task import TENANT_NAME
 
-_TENANT: Final = re.compile(r"([A-Za-z0-9_-]{1,32}):")
+_TENANT: Final = re.compile(rf"({TENANT_NAME}):")
 _KEYS: Final = ("SEGUE_API_KEY", "SEGUE_API_KEY_SHA256")
 MOST_SHOWN = 5
 """Sessions, tasks, users and agents that are named with what they used of a limit."""

@@ -23,6 +23,7 @@ from ..core.notifications import Receiver
 from ..core.schedules import load_deadlines, load_schedules
 from ..core.spend import SpendLimits, load_quotas
 from ..entry import open as open_app
+from ..runtime.runner import TAKEOVER_SECONDS
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, exceeds_takeovers
 from ..telemetry.metrics import Metrics
@@ -37,8 +38,6 @@ from .settings import ServerSettings
 
 AT_ONCE = 4
 SWEEP_SECONDS = 60.0
-POLL_SECONDS = 30.0
-"""Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
 MOST = {"conversation_turn_limit": 200, "bot_action_limit": 100, "retry_limit": 10, "api_timeout": 300.0}
 """What a conversation may take at most, by the field of its configuration."""
 
@@ -92,7 +91,7 @@ class AutoResume:
                 for task_id in ids:
                     self._tried.add(task_id)
                     group.create_task(self._resume(task_id), name=f"resuming {task_id}")
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(TAKEOVER_SECONDS)
                 ids = await self.find(paused=False)
 
     async def _continue_raised(self) -> None:

@@ -19,11 +19,10 @@ from starlette.types import Scope
 
 from ..core.actor import HTTP, KEY
 from ..core.errors import ConfigurationError
-from ..core.task import ANYBODY, NAME_CHARACTER
+from ..core.task import ANYBODY, NAME_CHARACTER, TENANT_NAME
 
 SEPARATOR = ":"
-_NAME = "[A-Za-z0-9_-]{1,32}"
-KEY_NAME = re.compile(rf"(?:({_NAME})@)?({_NAME})((?:\+{_NAME})*)")
+KEY_NAME = re.compile(rf"(?:({TENANT_NAME})@)?({TENANT_NAME})((?:\+{TENANT_NAME})*)")
 """A person, the tenant and the roles: without the separator, so that no tenant's names begin like another's."""
 
 
@@ -156,7 +155,7 @@ class Users(Keys):
 
 def _tenant_name(user: str) -> str:
     """The name of a user's tenant: what a key's may not be called, such as an address, ends with a hash."""
-    if re.fullmatch(_NAME, user) and not _CODED.fullmatch(user):
+    if re.fullmatch(TENANT_NAME, user) and not _CODED.fullmatch(user):
         return user
     code = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{re.sub('[^A-Za-z0-9_]+', '-', user)[:15]}-{code}"
