@@ -211,16 +211,22 @@ def session_of(connection: Connection, row: ReadRow) -> str:
 
 
 # Segue's own tables, in SQL that every backend understands but for the types that it fills in.
+#
+# Each has a record with its columns (`RECOVERED`, `BESIDE`), by which its rows are read, checked, found damaged,
+# deleted with their session (`OF_SESSIONS`) and copied to another database (`TABLES` of `export.py`). A new column or
+# table is in all of that at once. Of tasks, events and calls the marks of the record's fields say what is changed,
+# exported and imported; a fork copies their rows whole. What does not follow is listed at each table as "By hand".
 
 _TABLES = (
-    # The row of the thread '' holds the highest fence of the threads that were deleted.
+    # The row of the thread '' holds the highest fence of the threads that were deleted. By hand: all statements, in
+    # `leases.py`, and the fence that a copy in another database begins with, in `export.py`.
     """CREATE TABLE leases (
         thread_id {key} PRIMARY KEY,
         owner TEXT NOT NULL,
         fence BIGINT NOT NULL,
         expires_at DOUBLE PRECISION NOT NULL
     )""",
-    # Who waits for a thread's lease, first come first served.
+    # Who waits for a thread's lease, first come first served. By hand: all statements, in `leases.py`.
     """CREATE TABLE lease_queue (
         position {serial},
         thread_id {key} NOT NULL,
@@ -238,7 +244,10 @@ _TABLES = (
     # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
     # once the event that it `awaited` is there. `asked_by` are the actors who asked for it, `decisions` what some
     # persons decided about its calls while others have to: {"interrupt_id", "given"}. `called_by` is the task of which
-    # it is a call: its agent is a tool of the other one's.
+    # it is a call: its agent is a tool of the other one's. By hand: what a fork sets anew (`_fork` and `_REOPEN` in
+    # `fork.py`) and what an import does (`_task_rows` in `export.py`), beside the marks; `TaskView` of
+    # `src/segue/server/views.py`, which has some of the fields of the public form; `TaskRow` of the page's
+    # `state/types.js`; and what lists and the terminal show of it.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -283,7 +292,8 @@ _TABLES = (
     "CREATE INDEX tasks_called_by ON tasks (called_by) WHERE called_by IS NOT NULL",
     "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
     # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
-    # the end of a row of more than a kilobyte to a page of its own.
+    # the end of a row of more than a kilobyte to a page of its own. By hand: the insert in `events.py`; and the view
+    # `event_log`, by which rows are read. The content of an event is its class in `core/events.py`, without a column.
     """CREATE TABLE events (
         task_id {key} NOT NULL,
         seq BIGINT NOT NULL,
@@ -296,7 +306,9 @@ _TABLES = (
         PRIMARY KEY (task_id, seq),
         UNIQUE (thread_id, source, ordinal)
     )""",
-    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint.
+    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint. By hand: the
+    # row that a call begins with (`_claim` in `ledger.py`), and `_SHOWN` of `core/records.py`, over which the checksum
+    # is made, and which is the public form and `CallView` of `src/segue/server/views.py`.
     """CREATE TABLE calls (
         position {position},
         thread_id {key} NOT NULL,
@@ -314,11 +326,12 @@ _TABLES = (
         checksum BIGINT NOT NULL,
         UNIQUE (thread_id, task_id, scope, idx)
     )""",
+    # By hand: the insert, in `sessions.py`, and what a copy of a thread takes along (`_PREFERENCES` of `export.py`).
     "CREATE TABLE preferences (user_id {key} PRIMARY KEY, default_mode TEXT NOT NULL)",
-    # What an endpoint with a model requires of a request, as a list of names.
+    # What an endpoint with a model requires of a request, as a list of names. By hand: the insert, in `habits.py`.
     "CREATE TABLE habits (endpoint {key} PRIMARY KEY, names TEXT NOT NULL){clustered}",
     # What LangGraph's server API keeps: assistants, threads, runs, crons and items of the store. `owner` is the prefix
-    # of the tenant, `body` JSON.
+    # of the tenant, `body` JSON. By hand: `_COLUMNS`, `_PUT` and the deletion with a thread, in `graphs.py`.
     """CREATE TABLE graph_objects (
         kind {key} NOT NULL,
         object_id {key} NOT NULL,
@@ -333,7 +346,8 @@ _TABLES = (
     "CREATE INDEX graph_objects_of_owner ON graph_objects (kind, owner, created_at)",
     "CREATE INDEX graph_objects_of_thread ON graph_objects (thread_id, kind) WHERE thread_id <> ''",
     "CREATE INDEX graph_objects_of_status ON graph_objects (kind, status) WHERE status <> ''",
-    # The events of the runs of a thread, in the order in which their clients get them.
+    # The events of the runs of a thread, in the order in which their clients get them. By hand: all statements, in
+    # `graphs.py`.
     """CREATE TABLE graph_events (
         thread_id {key} NOT NULL,
         seq BIGINT NOT NULL,
@@ -342,7 +356,8 @@ _TABLES = (
         PRIMARY KEY (thread_id, seq)
     ){clustered}""",
     # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
-    # `version` the digest of the tool that was allowed.
+    # `version` the digest of the tool that was allowed. By hand: `PermissionView` of `src/segue/server/views.py`. A
+    # fork and an exported document leave them out.
     """CREATE TABLE permissions (
         thread_id {key} NOT NULL,
         agent_id {key} NOT NULL,
@@ -353,13 +368,14 @@ _TABLES = (
         version TEXT NOT NULL DEFAULT '',
         PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
     ){clustered}""",
-    # Which words are in a task's message or answer, by the task's `position`.
+    # Which words are in a task's message or answer, by the task's `position`. Derived from the task whenever it is
+    # stored, and without a record.
     """CREATE TABLE search_terms (
         term {key} NOT NULL,
         position BIGINT NOT NULL,
         PRIMARY KEY (term, position)
     ){clustered}""",
-    # Names that persons gave to threads.
+    # Names that persons gave to threads. By hand: the inserts, in `sessions.py`, `branches.py` and `fork.py`.
     "CREATE TABLE titles (thread_id {key} PRIMARY KEY, title TEXT NOT NULL){clustered}",
     # A thread that repeats another one, `parent`, up to a turn, and goes on differently from there: all branches of one
     # conversation have its first thread as their `root`.
@@ -370,7 +386,8 @@ _TABLES = (
         turn INTEGER NOT NULL
     ){clustered}""",
     "CREATE INDEX branches_of_root ON branches (root)",
-    # Links that show what a thread held at `created_at`; the id is the SHA-256 of a secret token.
+    # Links that show what a thread held at `created_at`; the id is the SHA-256 of a secret token. By hand: the insert,
+    # in `shares.py`.
     """CREATE TABLE shares (
         share_id {key} PRIMARY KEY,
         thread_id {key} NOT NULL,
@@ -379,7 +396,8 @@ _TABLES = (
     ){clustered}""",
     "CREATE INDEX shares_of_thread ON shares (thread_id)",
     # What the request with a client's idempotency key did: it began a task, continued it after its event `seq`, or with
-    # no task made a thread. `digest` is of the request, `about` what its client reads back of it.
+    # no task made a thread. `digest` is of the request, `about` what its client reads back of it. By hand: the insert
+    # (`_ADD` in `tasks.py`).
     """CREATE TABLE request_keys (
         key {key} PRIMARY KEY,
         task_id {key} NOT NULL,
@@ -391,7 +409,8 @@ _TABLES = (
     ){clustered}""",
     "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
     "CREATE INDEX request_keys_unstored ON request_keys (thread_id) WHERE is_stored = 0",
-    # What a person or a client chose for a thread, which may have no task yet.
+    # What a person or a client chose for a thread, which may have no task yet. By hand: what a list of sessions shows
+    # of it (`_COLUMNS` in `sessions.py`, `Thread` of `core/records.py`). An exported document leaves it out.
     """CREATE TABLE sessions (
         thread_id {key} PRIMARY KEY,
         agent_id TEXT NOT NULL,
@@ -401,7 +420,7 @@ _TABLES = (
         is_archived BIGINT NOT NULL DEFAULT 0,
         created_at DOUBLE PRECISION NOT NULL
     )""",
-    # Where a client wants it reported that a task stopped.
+    # Where a client wants it reported that a task stopped. By hand: the insert, in `outbox.py`.
     """CREATE TABLE webhooks (
         task_id {key} NOT NULL,
         webhook_id {key} NOT NULL,
@@ -409,7 +428,8 @@ _TABLES = (
         config TEXT NOT NULL,
         PRIMARY KEY (task_id, webhook_id)
     ){clustered}""",
-    # Events that were sent to tasks, each until a task takes it; one of a `key` is sent once.
+    # Events that were sent to tasks, each until a task takes it; one of a `key` is sent once. By hand: the insert, in
+    # `events.py`. A fork and an exported document leave them out.
     """CREATE TABLE sent_events (
         position {position},
         task_id {key} NOT NULL,
@@ -439,7 +459,8 @@ _TABLES = (
         created_by TEXT
     )""",
     "CREATE INDEX schedules_due ON schedules (due) WHERE is_active = 1",
-    # What receivers are still to be told; `due` is when it is tried, NULL where all attempts failed.
+    # What receivers are still to be told; `due` is when it is tried, NULL where all attempts failed. By hand: both
+    # inserts, in `outbox.py`.
     """CREATE TABLE notifications (
         notification_id {key} PRIMARY KEY,
         thread_id {key} NOT NULL,
@@ -453,7 +474,7 @@ _TABLES = (
         error TEXT
     ){clustered}""",
     "CREATE INDEX notifications_due ON notifications (due) WHERE due IS NOT NULL",
-    # Contents of files that are kept though no task names them yet.
+    # Contents of files that are kept though no task names them yet. By hand: the insert, in `files.py`.
     """CREATE TABLE uploads (
         upload_id {key} PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -463,6 +484,7 @@ _TABLES = (
     )""",
     # What model calls used that have a limit together, in tokens and billionths of a US dollar, and the limits that a
     # person raised. `scope` is a digest of kind, name, tenant and day; those of a task or session go with their thread.
+    # By hand: all statements, in `spend.py`.
     """CREATE TABLE spend (
         scope {key} PRIMARY KEY,
         kind {key} NOT NULL,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from segue.core.agents import Agent, Budget, McpServer, load_agents
+from segue.core.agents import SAME_VERSION, Agent, Budget, McpServer, load_agents
 from segue.core.conversation import ConversationConfig, config_of
 from segue.core.errors import ConfigurationError
 from segue.core.flows import FlowConfig, load_flows
@@ -264,6 +264,23 @@ def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
 )
 def test_keys_addresses_limits_and_orders_do_not(changes: dict[str, Any]) -> None:
     assert version(**changes) == version()
+
+
+ANOTHER_VERSION = {
+    *("a2a", "accepts", "allow", "approvals", "approve", "approvers", "arguments", "ask_user", "extra_body", "hidden"),
+    *("language", "max_tokens", "mcp", "mode", "model", "not_by_asker", "on_secret", "prompt", "protocol"),
+    *("read_timeout", "reasoning_effort", "review_plan", "secret", "seed", "state", "streaming", "system_first"),
+    *("temperature", "tools", "trusted", "trusted_fields"),
+}
+"""The fields that make another version of an agent: its unfinished tasks are then continued, pinned or asked about."""
+
+
+def test_a_field_of_an_agent_makes_another_version_or_is_marked() -> None:
+    found = {name for name, field in Agent.model_fields.items() if SAME_VERSION not in field.metadata}
+    assert found == ANOTHER_VERSION, (
+        f"{found ^ ANOTHER_VERSION}: a field on which a task depends belongs into this list, and every agent has a new "
+        "version with the next release; any other is Annotated[…, SAME_VERSION] in core/agents.py"
+    )
 
 
 def test_a_version_that_is_given_stands_for_the_definition() -> None:

@@ -14,6 +14,7 @@ from segue.core.errors import (
     SegueError,
     TaskError,
 )
+from segue.core.task import TaskStatus
 from segue.prompts.catalogue import FOLDER, Texts, catalogue, error_text, render_over_http, template_of
 from segue.server.tenants import Tenant
 from tests.cases import cases
@@ -133,6 +134,10 @@ def test_clauses_are_translated_around_what_the_endpoint_said() -> None:
 def test_a_clause_has_the_same_values_in_both_languages() -> None:
     for english, chinese in catalogue("zh")["clauses"].items():
         assert fields(english) == fields(chinese), english
+
+
+def test_every_status_of_a_task_has_its_word() -> None:
+    assert catalogue("zh")["words"].keys() >= {*TaskStatus}
 
 
 class OwnError(ConfigurationError):

@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin
 import httpx
 import pytest
 
+from segue.core.task import ACTIVE, OPEN, TaskStatus
 from segue.server.app import PAGE, PAGE_DOCUMENTS
 
 from .serving import BETA, Json, Served, chat
@@ -138,6 +139,19 @@ def test_each_text_that_a_component_names_exists() -> None:
     for file in PAGE.rglob("*.js"):
         for key in re.findall(r'\bt\("([\w.]+)"', file.read_text(encoding="utf-8")):
             assert key in known, f"{file}: {key}"
+
+
+def test_the_page_has_the_statuses_of_tasks() -> None:
+    turn = (PAGE / "state/turn.js").read_text(encoding="utf-8")
+    active, more = (
+        re.findall(r'"(\w+)"', found) for found in re.findall(r"^export const \w+ = new Set\(\[(.*)\]", turn, re.M)
+    )
+    assert (set(active), {*active, *more}) == (ACTIVE, OPEN), (
+        "ACTIVE and OPEN of state/turn.js are those of core/task.py"
+    )
+    outcomes = (PAGE / "components/outcome.js").read_text(encoding="utf-8").partition("const OUTCOMES")[2]
+    assert {*re.findall(r"^  (\w+): ", outcomes, re.M)} == {*TaskStatus}, "OUTCOMES of components/outcome.js has each"
+    assert texts("en").keys() >= {f"status.{status}" for status in TaskStatus}
 
 
 def test_no_text_is_left_that_no_component_names() -> None:

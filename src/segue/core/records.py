@@ -230,7 +230,7 @@ def _event(form: Json) -> Json:
 
 
 class Record(Public):
-    """What the rows of a table are read into; the table itself is in `checkpoints/schema.py`.
+    """What the rows of a table are read into; `checkpoints/schema.py` has the table, and what follows from both.
 
     Its fields and their marks say how rows are read and written, what statements insert and change (`FIXED`), what a
     recovery fills in (`empty_values`), what an exported document leaves out (`LOCAL`), and what a fork or an import

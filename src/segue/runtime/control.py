@@ -513,7 +513,7 @@ class Control:
             raise TaskError("Task {task_id} failed: {error}", task_id=task_id, error=task.error)
         if task.status == TaskStatus.WAITING:
             question = await self.questions.of(task_id)
-            return {**stopped(task), "status": "waiting", "question": question}
+            return {**stopped(task), "status": TaskStatus.WAITING.value, "question": question}
         return task.result or stopped(task)
 
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:

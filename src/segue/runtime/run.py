@@ -67,7 +67,7 @@ from ..core.models import ModelReply, ModelRequest, tokens, usage_of
 from ..core.records import Call, Json, Task
 from ..core.reviews import read_review, write_decisions
 from ..core.spend import USD, Owner, Quotas, Reached
-from ..core.task import is_known_user, is_own_message, title_of
+from ..core.task import TaskStatus, is_known_user, is_own_message, title_of
 from ..core.timeline import Place
 from ..memory.folder import MemoryFolder
 from ..memory.statements import LONGEST, Statement, find_statements, own_sentences
@@ -533,12 +533,18 @@ def cancelled_result(
         usage=usage,
     )
     model = next(reversed(known.models), "")
-    return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown], "model": model}
+    return {
+        **result,
+        "success": False,
+        "status": TaskStatus.CANCELLED.value,
+        "unknown_outcomes": [*unknown],
+        "model": model,
+    }
 
 
 def stopped(row: Task) -> Json:
     """The result of a task that was stopped before it had one."""
-    return {"success": False, "answer": "", "mode": row.mode, "status": "paused"}
+    return {"success": False, "answer": "", "mode": row.mode, "status": TaskStatus.PAUSED.value}
 
 
 # What a person said in a session, whether it was here that they did, and what else its prompts had.

@@ -706,7 +706,11 @@ class Runner:
         if asked:
             await self._say(run, "task_waits", what=describe_question(question))
         await self.move(run.row, TaskStatus.WAITING, events=asked, **wait_of(question))
-        return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
+        return {
+            **stopped(run.row),
+            "status": TaskStatus.WAITING.value,
+            "question": {**question, "interrupt_id": interrupt_id},
+        }
 
     async def _imported(self, row: Task, error: Exception) -> SegueError | None:
         """What an unknown error means in an imported session: a document may hold any state."""

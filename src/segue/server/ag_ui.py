@@ -706,7 +706,7 @@ class Translation:
         self._memory = self._memory if memory is None else memory
         yield from self._update(result["status"])
         usage = _usage(result)
-        if result["status"] == "error":
+        if result["status"] == TaskStatus.ERROR:
             yield RunErrorEvent(message=str(result.get("error") or ""), code="task_failed", usage=usage)
             return
         yield RunFinishedEvent(

@@ -314,7 +314,7 @@ async def _chunks(
             for delta in completion.deltas(event):
                 yield _frame(completion.chunk(delta))
     result = await result_of(service, tenant, completion)
-    if result["status"] == "error":
+    if result["status"] == TaskStatus.ERROR:
         yield _frame({"error": error_of(result)})
         return
     rest = completion.rest(result)
@@ -813,7 +813,7 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
                 pass
     result = await result_of(service, tenant, completion)
     headers = task_headers(tenant, completion.row)
-    if result["status"] == "error":
+    if result["status"] == TaskStatus.ERROR:
         is_over = (await service.app.task(task_id)).is_over
         return JsonResponse({"error": error_of(result)}, 500 if is_over else 502, {**headers, **_SHOULD_RETRY[is_over]})
     whole = completion.whole(result)

@@ -45,9 +45,7 @@ class TaskView(BaseModel):
     user_id: str
     mode: str = Field(examples=["react"])
     model: str
-    status: str = Field(
-        description="pending, running, waiting, pausing, paused, done, error or cancelled", examples=["done"]
-    )
+    status: str = Field(description=f"one of {', '.join(TaskStatus)}", examples=["done"])
     message: str
     attachments: list[AttachmentView]
     error: str | None

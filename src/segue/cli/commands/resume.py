@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ...app import App
 
 AT_ONCE = 4
-OUTCOMES = {
-    "done": "done",
-    "waiting": "waiting for an answer",
-    "paused": "paused",
-    "cancelled": "cancelled",
+OUTCOMES: Mapping[str, str] = {
+    TaskStatus.DONE: "done",
+    TaskStatus.WAITING: "waiting for an answer",
+    TaskStatus.PAUSED: "paused",
+    TaskStatus.CANCELLED: "cancelled",
     "failed": "failed",
     "busy": "running elsewhere",
     "left": "not resumed",
@@ -206,7 +206,7 @@ def _modules(file: str) -> set[str]:
 
 
 def _sign(outcome: str, signs: Symbols) -> tuple[str, str]:
-    if outcome == "done":
+    if outcome == TaskStatus.DONE:
         return signs.ok, "green"
     return (signs.failed, "red") if outcome == "failed" else (signs.begins, "yellow")
 
@@ -214,8 +214,8 @@ def _sign(outcome: str, signs: Symbols) -> tuple[str, str]:
 def code_of(outcomes: Iterable[str]) -> int:
     """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not continue, else 0."""
     found = set(outcomes)
-    if found & {"failed", "cancelled"}:
+    if found & {"failed", TaskStatus.CANCELLED}:
         return FAILED
-    if "waiting" in found:
+    if TaskStatus.WAITING in found:
         return WAITING
-    return PAUSED if found & {"paused", "left"} else 0
+    return PAUSED if found & {TaskStatus.PAUSED, "left"} else 0

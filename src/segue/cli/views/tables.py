@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.conversation import MODE, PREFIXES, Role, Utterance, spoken
-from ...core.task import FORK_MARK, title_of
+from ...core.task import FORK_MARK, TaskStatus, title_of
 from ...prompts.catalogue import label, terminal_text, word
 from ..settings import SHORT, task_command
 from .console import arguments_line, flat, indented, markdown_text, one_line, print_prose, print_said, printable
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 R = TypeVar("R")
-_STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
+_HELD = (TaskStatus.PAUSED, TaskStatus.WAITING, TaskStatus.PAUSING)
+_STATUS: Mapping[str, str] = {**STYLES, **dict.fromkeys(_HELD, "yellow"), TaskStatus.CANCELLED: "dim"}
 MESSAGE_WIDTH = 120
 """Columns of a message in a list."""
 DESCRIPTION = 1000

@@ -1,13 +1,22 @@
-"""What a deleted session leaves in the database."""
+"""The tables of the database: their records, and what a deleted session leaves in them."""
 
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
 from segue.checkpoints.postgres.database import PostgresDatabase
+from segue.checkpoints.schema import BESIDE, RECOVERED
+from segue.core.records import names_of
 
 from .worlds import World, note_up_to
 
+OF_THE_STATEMENTS = {
+    "tasks": {"position"},
+    "events": {"scope", "idx"},
+    "calls": {"position", "checksum"},
+    "spend": {"scope"},
+}
+"""Columns that no record has: only statements read them."""
 STAY = {"audit", "graph_objects", "graph_events"}
 """Of the audit log, and of threads of LangGraph's API, which are deleted with their thread."""
 _SQLITE = """
@@ -51,6 +60,13 @@ def add_row(connection: Any, table: str, columns: dict[str, str], thread_id: str
             values[name] = "'x'"
     names = ", ".join(values)
     connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(values.values())})")
+
+
+async def test_every_column_is_a_field_of_its_tables_record(here: World) -> None:
+    with closing(here.connect()) as connection:
+        columns = columns_of(here, connection)
+    for table, record in {**RECOVERED, **BESIDE}.items():
+        assert columns[table].keys() - OF_THE_STATEMENTS.get(table, set()) == {*names_of(record)}, table
 
 
 async def test_a_deleted_session_leaves_no_row_in_any_table(here: World) -> None:
