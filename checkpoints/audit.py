@@ -72,7 +72,9 @@ def record(
     """
     if not is_kept(connection):
         return
-    names = _tasks_of(connection, thread_id) if whole else [task_id] if task_id else []
+    names = [task_id] if task_id else []
+    if whole:  # a task that is damaged names no rows
+        names = [row[0] for row in connection.fetched(_OF_THREAD, (thread_id,)) if isinstance(row[0], str)]
     found = {name: _seal(connection, name, opens=opens) for name in names}
     seals: Json = {"tasks": {name: seal for name, seal in found.items() if seal is not _MISSING}} if found else {}
     if whole or chosen:
@@ -85,11 +87,6 @@ def record(
     if rows:
         seals |= {"rows": rows, "of": owners}
     _append(connection, act, thread_id, task_id, seals)
-
-
-def _tasks_of(connection: Connection, thread_id: str) -> list[str]:
-    """The ids of a thread's tasks; one that is damaged names no rows."""
-    return [row[0] for row in connection.fetched(_OF_THREAD, (thread_id,)) if isinstance(row[0], str)]
 
 
 def record_moved(connection: Connection, act: Act | None, old: Task, new: Task) -> None:

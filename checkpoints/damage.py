@@ -176,7 +176,10 @@ class IntegrityCheck:
 
     async def damage(self) -> Damage:
         """Find out what is damaged."""
-        ids = await self._ids()
+        rows = await self._database.read(lambda connection: connection.execute(_IDS, (self._thread_id,)).fetchall())
+        ids: dict[str, list[str]] = {}  # by namespace, newest first
+        for ns, checkpoint_id in rows:
+            ids.setdefault(ns, []).append(checkpoint_id)
         if "" not in ids:
             raise UnknownThread(self._thread_id)
         outermost = await self._newest("", ids.pop(""))
@@ -203,14 +206,6 @@ class IntegrityCheck:
             damage.unknown_since = min(damage.unknown_since, outermost.at)
         damage.reason = self._reason or ("a checkpoint is missing" if damage.strays else "")
         return damage
-
-    async def _ids(self) -> dict[str, list[str]]:
-        """The thread's checkpoints by namespace, newest first."""
-        rows = await self._database.read(lambda connection: connection.execute(_IDS, (self._thread_id,)).fetchall())
-        ids: dict[str, list[str]] = {}
-        for ns, checkpoint_id in rows:
-            ids.setdefault(ns, []).append(checkpoint_id)
-        return ids
 
     async def _newest(self, ns: str, ids: Sequence[str]) -> NewestReadable | None:
         for place, checkpoint_id in enumerate(ids):
@@ -493,7 +488,10 @@ def _replace_events(
 
 
 def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
-    task_id = row.task_id or _nameless(connection, thread_id)
+    task_id = row.task_id
+    if not task_id:  # the one that events or calls of the session name, and no task has; else a new one
+        named = connection.execute(_NAMELESS, {"thread": thread_id}).fetchone()
+        task_id = named["task_id"] if named and isinstance(named["task_id"], str) else Ids().task()
     ids = {"task_id": task_id, "thread_id": thread_id, "user_id": ANYBODY}
     whole = {**empty_values(Task), **ids, "created_at": now, "updated_at": now}
     new: Json = {column: whole[column] for column in row.faults}
@@ -509,12 +507,6 @@ def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: flo
         insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR.value))
     what = "task_ended_damaged" if ended else "task_emptied"
     return terminal_text(what, language, task=task_id, fields=", ".join(row.faults))
-
-
-def _nameless(connection: Connection, thread_id: str) -> str:
-    """The id that events or calls of the session name, and no task has; else a new one."""
-    row = connection.execute(_NAMELESS, {"thread": thread_id}).fetchone()
-    return str(row["task_id"]) if row and isinstance(row["task_id"], str) else Ids().task()
 
 
 def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
@@ -622,15 +614,12 @@ class _Known:
             self.tasks[task_id] = _Sealed(thread_id, seal, is_open=sealed is None)
         if "choice" in seals:
             self.choices[thread_id] = seals["choice"]
-        self._read_rows(seals)
-        if entry["action"] == BEGUN:
-            self.covers |= seals["rows"].keys()
-
-    def _read_rows(self, seals: Json) -> None:
         for table, owner in seals["of"].items():
             self.rows[table] = {key: seal for key, seal in self.rows[table].items() if seal[1] != owner}
         for table, rows in seals["rows"].items():
             self.rows[table].update(rows)
+        if entry["action"] == BEGUN:
+            self.covers |= seals["rows"].keys()
 
     def leaves_open(self, task_id: str) -> bool:
         """Whether a task goes on since its last seal, or has none yet."""
@@ -792,8 +781,11 @@ def _of_kept(connection: Connection, known: _Known, now: float) -> Iterator[Find
                 yield _kept_finding("changed", table, key, row)
         if table in known.covers:
             for key in found.keys() - sealed.keys():
-                if table != "spend" or _is_raised(connection, key):
-                    yield _kept_finding("inserted", table, key, found[key])
+                if table == "spend":  # a person's limit has an entry; what calls use is sealed once their task stops
+                    (row,) = connection.fetched("SELECT raised_tokens, raised_cost FROM spend WHERE scope = ?", (key,))
+                    if (row["raised_tokens"], row["raised_cost"]) == (None, None):
+                        continue
+                yield _kept_finding("inserted", table, key, found[key])
 
 
 def _is_less(connection: Connection, scope: str, seal: Sequence[Any]) -> bool:
@@ -801,12 +793,6 @@ def _is_less(connection: Connection, scope: str, seal: Sequence[Any]) -> bool:
     (row,) = connection.fetched("SELECT tokens, cost FROM spend WHERE scope = ?", (scope,))
     found = (row["tokens"], row["cost"])
     return not all(isinstance(value, int) and value >= least for value, least in zip(found, seal[3:], strict=True))
-
-
-def _is_raised(connection: Connection, scope: str) -> bool:
-    """Whether a person's limit is stored, which an entry tells; what calls use is sealed once their task stops."""
-    (row,) = connection.fetched("SELECT raised_tokens, raised_cost FROM spend WHERE scope = ?", (scope,))
-    return (row["raised_tokens"], row["raised_cost"]) != (None, None)
 
 
 def _kept_finding(kind: Kind, table: str, key: str, seal: Sequence[Any]) -> Finding:

@@ -260,7 +260,10 @@ def _strip(value: Any) -> bool:
             case Send():
                 waiting.append(part.arg)
             case dict() if is_pending_call(part) and "state" in part:
-                _check_call(part)
+                try:
+                    PendingCall.of(part)
+                except (KeyError, TypeError, ValueError) as error:
+                    raise InvalidExport(f"a call in its state cannot be read ({type(error).__name__})") from error
                 before = {**part}
                 part["state"] = unapproved_state(part["state"])
                 part.pop("assessment", None)
@@ -270,13 +273,6 @@ def _strip(value: Any) -> bool:
             case list() | tuple() | set():
                 waiting += part
     return found
-
-
-def _check_call(form: Mapping[str, Any]) -> None:
-    try:
-        PendingCall.of(form)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidExport(f"a call in its state cannot be read ({type(error).__name__})") from error
 
 
 def has_question(state: StatePart) -> bool:

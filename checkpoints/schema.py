@@ -127,9 +127,8 @@ BESIDE: Mapping[str, type[Record]] = {
 }
 """The tables beside sessions, whose damaged rows a recovery does not repair."""
 _STAY = ("audit", "graph_objects", "graph_events")
-OF_SESSIONS = tuple(
-    table for table, kind in {**RECOVERED, **BESIDE}.items() if "thread_id" in names_of(kind) and table not in _STAY
-)
+_RECORDS: Mapping[str, type] = {**RECOVERED, **BESIDE}
+OF_SESSIONS = tuple(table for table, kind in _RECORDS.items() if "thread_id" in names_of(kind) and table not in _STAY)
 """The tables whose rows are deleted with their session: those whose record names one.
 
 The audit log stays, and what LangGraph's API keeps goes with its thread, in `checkpoints/graphs.py`.

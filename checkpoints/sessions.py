@@ -280,7 +280,12 @@ def _select(thread_id: str, checkpoint_id: str, connection: Connection) -> Selec
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row["checkpoint_ns"], []).append(row["checkpoint_id"])
-    kept = {row["checkpoint_id"] for row in rows if row["checkpoint_id"] >= checkpoint_id} | _current(ids, outside)
+    kept = {row["checkpoint_id"] for row in rows if row["checkpoint_id"] >= checkpoint_id}
+    # The newest snapshot of the thread's own graph, and those of the graphs that are under way inside it.
+    newest = {inside: every[-1] for inside, every in ids.items()}
+    for each in newest.values():
+        if all(newest.get(graph) == parent for graph, parent in outside[each].items()):
+            kept.add(each)
     kept |= {parent for each in kept for parent in outside[each].values()}
     selection = Selection()
     for inside, every in ids.items():
@@ -290,14 +295,6 @@ def _select(thread_id: str, checkpoint_id: str, connection: Connection) -> Selec
         elif oldest != every[0]:
             selection.oldest[inside] = oldest
     return selection
-
-
-def _current(ids: Mapping[str, list[str]], outside: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """The newest snapshot of the thread's own graph, and those of the graphs that are under way inside it."""
-    newest = {inside: every[-1] for inside, every in ids.items()}
-    return {
-        each for each in newest.values() if all(newest.get(graph) == parent for graph, parent in outside[each].items())
-    }
 
 
 def _merge(connection: Connection, base: Checkpoint, values: Mapping[str, Any], noted: Mapping[str, Any]) -> None:

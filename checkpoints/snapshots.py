@@ -224,7 +224,11 @@ def following(connection: Connection, found: Checkpoint, page: Page = _ALONE) ->
             return ["__start__"]
         case "loop":
             return _called(connection, found, page)
-    return _triggered(connection, found)
+    # An update from outside leaves no writes that show the nodes: the state itself triggers them.
+    with decoding(found.thread_id):
+        place = (found.thread_id, found.inside, found.checkpoint_id)
+        channels = decoded_checkpoint(connection, SERDE, place)["channel_values"]
+        return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
 
 
 def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
@@ -241,14 +245,6 @@ def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
         )
         sent = [SERDE.loads_typed(value).node for value in values]
         return sent + _branches(row["channel"] for row in rows)
-
-
-def _triggered(connection: Connection, found: Checkpoint) -> list[str]:
-    """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
-    with decoding(found.thread_id):
-        place = (found.thread_id, found.inside, found.checkpoint_id)
-        channels = decoded_checkpoint(connection, SERDE, place)["channel_values"]
-        return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
 
 
 def _branches(channels: Iterable[str]) -> list[str]:

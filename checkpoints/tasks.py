@@ -383,7 +383,11 @@ class Tasks:
         def change(connection: Connection) -> Moved:
             before = _locked(connection, task_id)
             old = from_row(Task, before)
-            _check_change(connection, old, fence, changes)
+            if fence is not None:
+                check_fence(connection, old.session_id, fence)
+            stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
+            if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
+                raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
             add_key(connection, key, old.session_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
@@ -629,15 +633,6 @@ class Tasks:
         """
         values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
-
-
-def _check_change(connection: Connection, old: Task, fence: int | None, changes: Json) -> None:
-    """Refuse a former owner, and another version of a pinned task's agent."""
-    if fence is not None:
-        check_fence(connection, old.session_id, fence)
-    stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
-    if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
-        raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
 
 
 def _insert(connection: Connection, new: Mapping[str, Any], now: float) -> Row:

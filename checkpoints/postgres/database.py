@@ -161,7 +161,9 @@ class PostgresSession:
             raise NotRepeatable(error) from error
 
     def _commit(self, works: Sequence[Callable[[PostgresConnection], Any]]) -> list[Any]:
-        connection = self._begun()
+        connection = self._connection
+        if connection is None or connection.is_lost():
+            raise _RolledBack(psycopg.OperationalError("The connection was lost."))
         try:
             results = [work(connection) for work in works]
         except BaseException as error:
@@ -213,12 +215,6 @@ class PostgresSession:
             if outcome != "in progress" or time.monotonic() > deadline:
                 return outcome
             time.sleep(RETRY_EVERY)
-
-    def _begun(self) -> PostgresConnection:
-        """The connection that the transaction was begun on."""
-        if self._connection is None or self._connection.is_lost():
-            raise _RolledBack(psycopg.OperationalError("The connection was lost."))
-        return self._connection
 
     def _opened(self) -> PostgresConnection:
         """The connection, opened where there is none."""

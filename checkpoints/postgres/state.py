@@ -623,11 +623,10 @@ WAKING = (_WORKERS, _TO_RUN, _QUEUE, _WAKE, _RELEASED, _ON_RELEASE, _REQUESTED, 
 def queues_of(agents: Mapping[str, Collection[str]]) -> list[str]:
     """The names of the queues of these agents' tasks, as `segue_wake` gives them; `agents` are versions by id."""
     names = [*agents, *(f"{agent}:{version}" for agent, versions in agents.items() for version in versions)]
-    return [f"segue:{name if len(name.encode()) <= LONGEST else _short(name)}" for name in names]
-
-
-def _short(name: str) -> str:
-    return sha256(name.encode()).hexdigest()[:LONGEST]
+    for place, name in enumerate(names):
+        if len(name.encode()) > LONGEST:
+            names[place] = sha256(name.encode()).hexdigest()[:LONGEST]
+    return [f"segue:{name}" for name in names]
 
 
 def missing_migrations(connection: Connection, path: str) -> list[Path]:

@@ -423,7 +423,11 @@ class SqliteSession:
             with translated(self._path):
                 results = [work(connection) for work in works]
                 if self._synchronous == "FULL":
-                    self._commit_anchored(connection)
+                    if self._anchor is None:
+                        self._anchor = Anchor(file_of(self._path))
+                    self._anchor.begin()
+                    connection.execute("COMMIT")  # which syncs the log
+                    self._anchor.end()
                 else:
                     connection.execute("COMMIT")
         except BaseException:
@@ -432,14 +436,6 @@ class SqliteSession:
             self.close()  # the error may keep a cursor open, which would hinder later transactions
             raise
         return results
-
-    def _commit_anchored(self, connection: SqliteConnection) -> None:
-        """Commit, which syncs the log, and note how far it is synced."""
-        if self._anchor is None:
-            self._anchor = Anchor(file_of(self._path))
-        self._anchor.begin()
-        connection.execute("COMMIT")
-        self._anchor.end()
 
     def announce(self) -> None:
         """Do nothing: other processes look into the file."""
@@ -713,19 +709,15 @@ class FileFolder:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary = path.with_name(f".{digest}.{uuid4().hex}")
             try:
-                _write(temporary, content)
+                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
                 os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
             for folder in (path.parent, self._folder, self._folder.parent):
                 sync_folder(folder)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

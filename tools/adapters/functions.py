@@ -278,7 +278,11 @@ def refused_injection(tool: str, parameter: str) -> ConfigurationError:
 
 def _parameters(name: str, source: Function) -> list[tuple[inspect.Parameter, Any]]:
     """Each parameter that is still open, with its type."""
-    fixed = _fixed(source)
+    fixed: set[str] = set()  # the keywords of a partial are the program's, perhaps secret, and no model may set them
+    function: Any = source
+    while isinstance(function, partial):
+        fixed |= set(function.keywords)
+        function = function.func
     try:
         signature, hints = inspect.signature(source), _hints(source)
     except (NameError, SyntaxError, TypeError, ValueError, AttributeError) as error:
@@ -300,15 +304,6 @@ def _parameters(name: str, source: Function) -> list[tuple[inspect.Parameter, An
             )
         found.append((parameter, hint))
     return found
-
-
-def _fixed(source: Function) -> set[str]:
-    """Keywords that a partial fixes: they are the program's, perhaps secret, and no model may set them."""
-    fixed: set[str] = set()
-    while isinstance(source, partial):
-        fixed |= set(source.keywords)
-        source = source.func
-    return fixed
 
 
 def _hints(source: Function) -> dict[str, Any]:

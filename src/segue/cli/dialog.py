@@ -100,7 +100,9 @@ class Conversation:
         starting = self._start(message, steer, files)
         task = await run_interruptible(starting, PATIENCE, self._print_waiting_hint)
         if task is None:
-            print_error(self.settings.say("not_sent"), self._resend_command(message, steer))
+            how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
+            again = send_command(self.settings, message, "--session", self.session, *how)
+            print_error(self.settings.say("not_sent"), again)
             return Turn(PAUSED)
         seen = known.events if known and known.task.task_id == task.task_id else []
         if seen:
@@ -165,14 +167,12 @@ class Conversation:
         self._begin(replace(task, model=self.settings.model or task.model), trace.events)
         if isinstance(before, TaskView) and isinstance(self.view, TaskView):
             self.view.printed_before = before.printed(task.task_id)
-        self._show_answer_of(trace.events)
-        return await self._show_turn(task.task_id, _with_first(first, events))
-
-    def _show_answer_of(self, events: Sequence[Event]) -> None:
-        """Show an answer that was written before the task stopped: it does not come again."""
-        last = next((event for event in reversed(events) if isinstance(event, AnswerEvent | Fallback)), None)
-        if isinstance(last, AnswerEvent) and not self.as_json:
+        last = next((event for event in reversed(trace.events) if isinstance(event, AnswerEvent | Fallback)), None)
+        if (
+            isinstance(last, AnswerEvent) and not self.as_json
+        ):  # written before the task stopped, it does not come again
             self._shown().show(last)
+        return await self._show_turn(task.task_id, _with_first(first, events))
 
     async def _start(self, message: str, steer: bool, files: Sequence[str] = ()) -> Task:
         return await self.app.tasks.accept(Request.of(message, self._options(steer, files)))
@@ -197,10 +197,6 @@ class Conversation:
     async def _latest(self) -> TaskTrace | None:
         task = await self.app.tasks.newest(self.session)
         return await self.app.tasks.trace(task.task_id) if task else None
-
-    def _resend_command(self, message: str, steer: bool) -> str:
-        how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
-        return send_command(self.settings, message, "--session", self.session, *how)
 
     def _print_waiting_hint(self) -> None:
         if self.settings.wait:

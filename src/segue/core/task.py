@@ -188,7 +188,7 @@ OPEN = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED})
 ACTIVE = frozenset({_S.PENDING, _S.RUNNING, _S.PAUSING})
 """A process works on it, unless it was interrupted.
 
-An index and a trigger in `checkpoints/postgres/state.py` name these, too.
+An index and a trigger in `checkpoints/postgres/state.py` are made of these: other ones need a script there.
 """
 ENDED = frozenset({_S.DONE, _S.CANCELLED})
 """It goes nowhere from there."""

@@ -20,7 +20,7 @@ from ..core.models import tokens
 from ..core.records import Json
 from ..core.task import ANYBODY
 from ..passages import Passage, PassageIndex
-from .files import USER_FILE, Block, Fact, MemoryFiles, as_markdown, blocks_of, facts_of, folder_of, heading
+from .files import USER_FILE, Fact, MemoryFiles, as_markdown, blocks_of, facts_of, folder_of, heading
 from .statements import Statement
 
 if TYPE_CHECKING:
@@ -59,17 +59,12 @@ def pieces_of(texts: Iterable[tuple[str, str]], budget: int) -> list[Piece]:
     blocks = [(name, block) for name, text in texts for block in blocks_of(text)]
     found: list[Piece] = []
     for number, (name, block) in enumerate(blocks):
-        cut = list(_cut(block.text, most))
+        cut, entry = list(_cut(block.text, most)), block.entry
+        title, branch, at = (heading(entry), entry.branch, entry.created_at) if entry else ("", "", 0.0)
         for index, text in enumerate(cut):
-            place = (index == 0, index == len(cut) - 1)
-            found.append(_piece(len(found), name, block, number, place, text))
+            ends = (index == 0, index == len(cut) - 1)
+            found.append(Piece(len(found), name, title, branch, number, *ends, text, at))
     return found
-
-
-def _piece(place: int, name: str, block: Block, number: int, ends: tuple[bool, bool], text: str) -> Piece:
-    entry = block.entry
-    title, branch, at = (heading(entry), entry.branch, entry.created_at) if entry else ("", "", 0.0)
-    return Piece(place, name, title, branch, number, *ends, text, at)
 
 
 def _cut(text: str, most: int) -> Iterator[str]:

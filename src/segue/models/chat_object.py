@@ -166,7 +166,9 @@ def _add(growing: GrowingReply, message: "AIMessage") -> None:
     _add_calls(growing, message)
     usage = _counted(message.usage_metadata)
     growing.usage = {**growing.usage, **{name: growing.usage.get(name, 0) + count for name, count in usage.items()}}
-    growing.finish_reason = _finish_reason(message.response_metadata) or growing.finish_reason
+    metadata = message.response_metadata
+    reason = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
+    growing.finish_reason = finish_reason_of(reason) or growing.finish_reason
 
 
 def _reasoning(message: "AIMessage") -> str:
@@ -197,11 +199,6 @@ def _add_calls(growing: GrowingReply, message: "AIMessage") -> None:
         return
     for call in (*message.tool_calls, *message.invalid_tool_calls):
         growing.add_whole_call(call["id"] or "", call["name"] or "", _as_text(call["args"]))
-
-
-def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    reason = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
-    return finish_reason_of(reason)
 
 
 def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:

@@ -201,7 +201,8 @@ class LocalModel:
                     second = piece
                 else:
                     yield piece
-        yield _with_usage_of(first, second)
+        kinds = {*first.usage, *second.usage}
+        yield replace(second, usage={kind: first.usage.get(kind, 0) + second.usage.get(kind, 0) for kind in kinds})
 
     async def _attempt(
         self,
@@ -288,11 +289,6 @@ def answer_only(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     result["anyOf"] = arms
     return narrowed if arms else None
-
-
-def _with_usage_of(first: ModelReply, second: ModelReply) -> ModelReply:
-    usage = {kind: first.usage.get(kind, 0) + second.usage.get(kind, 0) for kind in {*first.usage, *second.usage}}
-    return replace(second, usage=usage)
 
 
 def local_model(agent: Agent, path: str) -> LocalModel:

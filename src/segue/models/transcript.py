@@ -464,7 +464,11 @@ def _merged(before: Any, piece: Any) -> Any:
     parts = [*before]
     for part in piece:
         if parts and _continues(parts[-1], part):
-            parts[-1] = _joined(parts[-1], part)
+            last = parts[-1]
+            parts[-1] = {**last, **{name: value for name, value in part.items() if value is not None}}
+            for name in _TEXTS:
+                if isinstance(last.get(name), str) and isinstance(part.get(name), str):
+                    parts[-1][name] = last[name] + part[name]
         else:
             parts.append(part)
     return parts
@@ -476,14 +480,6 @@ def _continues(last: Any, part: Any) -> bool:
     if part.get("index") is None:
         return not last.get("signature")
     return bool(last.get("index") == part["index"])
-
-
-def _joined(last: Mapping[str, Any], part: Mapping[str, Any]) -> Json:
-    joined = {**last, **{name: value for name, value in part.items() if value is not None}}
-    for name in _TEXTS:
-        if isinstance(last.get(name), str) and isinstance(part.get(name), str):
-            joined[name] = last[name] + part[name]
-    return joined
 
 
 def _storable(kept: Json) -> Json:

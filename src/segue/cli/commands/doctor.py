@@ -105,7 +105,9 @@ def doctor(console: Console, settings: Settings) -> int:
 
 def findings(settings: Settings, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
     """Look at one thing after the other."""
-    yield _python(language)
+    ok = sys.version_info >= (3, 11)
+    name, version = "python" if ok else "python_old", platform.python_version()
+    yield Finding(ok, "python", finding(name, language, version=version, path=sys.executable))
     yield _packages(language)
     declared = importlib.metadata.metadata("segue").get_all("Provides-Extra") or ()
     yield extras(declared, importlib.metadata.requires("segue") or (), language)
@@ -125,12 +127,6 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield from _model(chosen, settings, environ, language)
     yield _prompts(chosen, language)
     yield _offline(language)
-
-
-def _python(language: Language) -> Finding:
-    ok = sys.version_info >= (3, 11)
-    name = "python" if ok else "python_old"
-    return Finding(ok, "python", finding(name, language, version=platform.python_version(), path=sys.executable))
 
 
 def _packages(language: Language) -> Finding:

@@ -230,23 +230,14 @@ def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False)
     with report_errors():
         settings = Settings(agents_file=agents)
         found = settings.agents() or [*EXAMPLES]
-        _check_modes(settings)
+        if modes := settings.modes():
+            from ...runtime.modes import mode_graphs
+
+            mode_graphs(modes)
         if as_json:
             write_json([_agent_row(agent) for agent in found], indent=2)
         else:
             print_agents(output(), found, Settings().ui_language, asyncio.run(served_tools(found)))
-
-
-def _check_modes(settings: Settings) -> None:
-    """Build the graphs of the agents file's modes.
-
-    Raises:
-        ConfigurationError: saying what is wrong with one.
-    """
-    if modes := settings.modes():
-        from ...runtime.modes import mode_graphs
-
-        mode_graphs(modes)
 
 
 def _agent_row(agent: "Agent") -> "Json":

@@ -17,7 +17,7 @@ from ..settings import DEFAULT_DATABASE, Settings, replay_command
 from ..views.console import indented, print_note, printable
 
 if TYPE_CHECKING:
-    from ...testing.cassette import Cassette, LiveTurn, Replay
+    from ...testing.cassette import Cassette, Replay
     from ...testing.cassette.cassette import Level, ToolCall
 
 Out = Annotated[
@@ -152,7 +152,11 @@ def _report(settings: Settings, made: "Replay") -> int:
         echo(printable(made.difference.describe(settings.ui_language)))
         return FAILED
     for turn in made.live:
-        _print_turn(settings, made.cassette, turn)
+        recorded = made.cassette.turns[turn.number - 1]
+        then, now = recorded.answer or recorded.failure, turn.answer or turn.status
+        same = settings.say("replay_same") if now == then else settings.say("replay_now", answer=now)
+        lines = [f"{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
+        echo("\n" + "\n".join(map(indented, lines)))
     if not made.live:
         echo(settings.say("replayed", **_counts(made.cassette)))
         return 0
@@ -161,14 +165,6 @@ def _report(settings: Settings, made: "Replay") -> int:
         print_note(settings.say("replay_waits"))
         return WAITING
     return 0 if last.status == TaskStatus.DONE else FAILED
-
-
-def _print_turn(settings: Settings, cassette: "Cassette", turn: "LiveTurn") -> None:
-    recorded = cassette.turns[turn.number - 1]
-    then, now = recorded.answer or recorded.failure, turn.answer or turn.status
-    same = settings.say("replay_same") if now == then else settings.say("replay_now", answer=now)
-    lines = [f"{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
-    echo("\n" + "\n".join(map(indented, lines)))
 
 
 def _counts(cassette: "Cassette") -> dict[str, int]:

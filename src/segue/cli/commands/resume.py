@@ -76,7 +76,10 @@ class Batch:
             with listening(self, self._running, lambda name: print_error(self.settings.say(name))) as interrupts:
                 outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
-        self._print_summary(outcomes, await self._to_answer())
+        sessions = await self.app.sessions.list()
+        waiting = [session.session_id for session in sessions if session.status == TaskStatus.WAITING]
+        newest = [await self.app.tasks.newest(session_id) for session_id in waiting]
+        self._print_summary(outcomes, [task for task in newest if task])  # those that waited before among them
         return code_of(outcomes)
 
     async def _open_for(self, row: Task, opened: AsyncExitStack) -> None:
@@ -97,12 +100,6 @@ class Batch:
     def stop_now(self, task_id: str) -> None:
         for app in (self.app, *self._apps.values()):
             app.stop_now(task_id)
-
-    async def _to_answer(self) -> list[Task]:
-        """The tasks that wait for a person, those that did so before among them."""
-        sessions = await self.app.sessions.list()
-        waiting = [session.session_id for session in sessions if session.status == TaskStatus.WAITING]
-        return [task for thread_id in waiting if (task := await self.app.tasks.newest(thread_id))]
 
     async def _one(self, row: Task, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Resume one task until it stops; print and return the outcome."""

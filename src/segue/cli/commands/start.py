@@ -254,16 +254,12 @@ def run(
         goal = _read_message(settings, text)
         if file:
             given = tuple(map(str, file))
-            settings = replace(settings, agent=settings.agent or _data_agent(settings), files=given, message=goal)
+            agents = settings.agents()
+            reading = [agent.agent_id for agent in agents if DATA_AGENT in agent.tools]
+            default = reading[0] if reading else "" if agents else DATA_AGENT  # "" is the first of the file
+            settings = replace(settings, agent=settings.agent or default, files=given, message=goal)
             goal = _with_names(settings, goal, _copied(file))
         raise typer.Exit(one_shot(settings, goal, as_json=shared.as_json, steer=shared.steer))
-
-
-def _data_agent(settings: Settings) -> str:
-    """The first agent of the agents file that reads files, else its first one; without a file the example."""
-    agents = settings.agents()
-    reading = [agent.agent_id for agent in agents if DATA_AGENT in agent.tools]
-    return reading[0] if reading else "" if agents else DATA_AGENT
 
 
 def _read_message(settings: Settings, given: str | None) -> str:

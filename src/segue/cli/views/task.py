@@ -311,22 +311,20 @@ def trace_tree(
     task, known = trace.task, project(trace.events)
     root = Tree(_task_label(task, language, interrupted))
     _Drawing(trace, signs, language).draw(known.trace.root, root)
-    _add_prompts(root, known, language)
-    if trace.calls:
+    if known.prompt_chars:  # and how much of the prompts an endpoint could have kept from the one before
+        share = f"{known.prefix_chars / known.prompt_chars:.0%}"
+        about = {"n": f"{known.prompt_chars:,}", "calls": known.usage.calls, "share": share}
+        name = "prompts_sent_one" if known.usage.calls == 1 else "prompts_sent"
+        root.add(Text(terminal_text(name, language, **about), style="dim"))
+    if trace.calls:  # in the order in which they began to run
         status = None if interrupted else task.status
-        _add_ledger(root, trace, status, signs, language)
+        counted = terminal_text("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
+        ledger = root.add(Text(counted, style="bold"))
+        for call in trace.calls:
+            ledger.add(lines.hanging(_entry(call, trace.events, status, signs, language)))
     if task.error:
         root.add(Text(label("error", language) + one_line(task.error, MOST), style="red"))
     return root
-
-
-def _add_prompts(root: Tree, task: Projection, language: str) -> None:
-    """The size of the task's prompts, and how much of them an endpoint could have kept from the one before."""
-    if task.prompt_chars:
-        share = f"{task.prefix_chars / task.prompt_chars:.0%}"
-        about = {"n": f"{task.prompt_chars:,}", "calls": task.usage.calls, "share": share}
-        name = "prompts_sent_one" if task.usage.calls == 1 else "prompts_sent"
-        root.add(Text(terminal_text(name, language, **about), style="dim"))
 
 
 def _task_label(task: Task, language: str, interrupted: bool) -> Text:
@@ -544,17 +542,6 @@ def _begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
 def _decided_as(call: Call) -> CallId:
     """What the call's decision is named by: that does not say which attempt of its step it is."""
     return call.scope.rpartition("#")[0] or call.scope, call.idx
-
-
-def _add_ledger(root: Tree, trace: TaskTrace, status: TaskStatus | None, signs: Symbols, language: str) -> None:
-    """Add the calls of a trace below the root, in the order in which they began to run.
-
-    `status` is that of the task; None if its process ended.
-    """
-    counted = terminal_text("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
-    ledger = root.add(Text(counted, style="bold"))
-    for call in trace.calls:
-        ledger.add(lines.hanging(_entry(call, trace.events, status, signs, language)))
 
 
 def _entry(call: Call, events: Sequence[Event], status: TaskStatus | None, signs: Symbols, language: str) -> Text:

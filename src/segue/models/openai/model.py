@@ -168,7 +168,11 @@ class OpenAIModel:
         root = chat.root_async_client
         url = str(root.base_url if root is not None else chat.openai_api_base or "")
         self.address = address_without_secrets(url).rstrip("/")
-        self._redact = Redactor(_keys(chat))
+        key = chat.openai_api_key
+        keys = [key.get_secret_value()] if isinstance(key, SecretStr) else []
+        if root is not None:
+            keys.append(str(root.api_key or ""))
+        self._redact = Redactor(keys)
         self.endpoint = f"{self.address}#{chat.model_name}"
         """The address without keys, and the model's name."""
         self._attempts = Attempts(self.endpoint, self._policy, habits, given)
@@ -249,11 +253,3 @@ class OpenAIModel:
 def timeouts(read_timeout: float) -> openai.Timeout:
     """The client's own time limits; between two pieces of a reply the same as ours."""
     return openai.Timeout(connect=CONNECT_SECONDS, read=read_timeout, write=read_timeout, pool=CONNECT_SECONDS)
-
-
-def _keys(chat: "BaseChatOpenAI") -> list[str]:
-    key = chat.openai_api_key
-    keys = [key.get_secret_value()] if isinstance(key, SecretStr) else []
-    if chat.root_async_client is not None:
-        keys.append(str(chat.root_async_client.api_key or ""))
-    return keys

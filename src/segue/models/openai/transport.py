@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Annotated, Any, Self
@@ -375,8 +375,10 @@ class Transport:
         """Send the request; the answer is a stream of chunks, even if the reply comes in one piece."""
         if not self._streaming:
             payload = {name: value for name, value in payload.items() if name not in ("stream", "stream_options")}
-        options, body = _as_body(payload)
-        self.sent = self._adapt(body)
+        options = {name: payload[name] for name in _OPTIONS if name in payload}
+        # The body is JSON already, and goes as `extra_body`: the client would walk through all arguments at each call.
+        body = {name: value for name, value in payload.items() if name not in (*_OPTIONS, "extra_body")}
+        self.sent = self._adapt({**body, **(payload.get("extra_body") or {})})
         self._extend()
         with self._named_faults():
             async with asyncio.timeout_at(self._deadline):
@@ -432,15 +434,11 @@ class Transport:
                     data.append(each)
                 yield data
                 if self.reader.is_whole:
-                    await self._drain(received)
+                    self._extend(DRAIN)  # to the end of the body, so that the connection can be used again
+                    with suppress(AttemptFailed):
+                        async for _ in received:
+                            pass
                     return
-
-    async def _drain(self, received: AsyncGenerator[bytes, None]) -> None:
-        """Read the end of the body, so that the connection can be used again."""
-        self._extend(DRAIN)
-        with suppress(AttemptFailed):
-            async for _ in received:
-                pass
 
     async def _received(self) -> AsyncGenerator[bytes, None]:
         """The body's bytes; a stream that said how it finished may break off."""
@@ -505,16 +503,6 @@ class Transport:
 
 _OPTIONS = ("stream", "timeout", "extra_headers", "extra_query")
 """Arguments of the client that are no part of the body, or decide how it reads the reply."""
-
-
-def _as_body(payload: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The client's options of a request, and its body.
-
-    The body is JSON already, and goes as `extra_body`: the client would walk through all arguments at each call.
-    """
-    options = {name: payload[name] for name in _OPTIONS if name in payload}
-    body = {name: value for name, value in payload.items() if name not in (*_OPTIONS, "extra_body")}
-    return options, {**body, **(payload.get("extra_body") or {})}
 
 
 class _Chunks:

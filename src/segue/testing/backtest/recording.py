@@ -317,8 +317,12 @@ class _Check:
             return
         of_client = client_tools(row.client_tools, self._language)
         tools = {**registry.tools_in(agent, row.mode), **of_client}
-        for reason in [*await self._of_state(row, tools), *await self._of_grants(row, tools)]:
+        for reason in await self._of_state(row, tools):
             yield reason
+        for grant in await self._storage.permissions.in_task(row.session_id, row.agent_id, row.task_id):
+            tool = tools.get(grant.rule.tool)
+            if grant.version != (tool_digest(tool) if tool else ""):  # it is about another version of its tool
+                yield _Reason(Restored.APPROVAL_INVALID, "permission_invalid", {"tool": grant.rule.tool})
 
     def _changes(self, row: Task) -> Iterator[_Reason]:
         """What differs between the agent that the task has and the one that would continue it."""
@@ -352,16 +356,6 @@ class _Check:
         calls = await self._storage.ledger(row.session_id).calls(row.task_id)
         settled = {(call.scope, call.idx) for call in calls if call.state == "done"}
         return [*_check_asked(state, tools), *_check_decided(state, tools, settled), *_check_planned(state, tools)]
-
-    async def _of_grants(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
-        """The permissions that are about another version of their tool."""
-        grants = await self._storage.permissions.in_task(row.session_id, row.agent_id, row.task_id)
-        names = [grant.rule.tool for grant in grants if grant.version != _digest(tools.get(grant.rule.tool))]
-        return [_Reason(Restored.APPROVAL_INVALID, "permission_invalid", {"tool": name}) for name in names]
-
-
-def _digest(tool: Tool | None) -> str:
-    return tool_digest(tool) if tool else ""
 
 
 def _values(state: StateSnapshot) -> Iterator[Mapping[str, Any]]:

@@ -426,15 +426,12 @@ class TurnExecutor:
             return CallResult.failed(text), "refused"
         if stored:
             return stored, "recording"
-        may_run = tool.read_only and self._recorded.allows_read(tool.name) and self._was_read_only(tool.name)
+        before = self._then.get(tool.name)  # of the unchanged agents, where they are known
+        had_no_effects = before is None or before.read_only
+        may_run = tool.read_only and self._recorded.allows_read(tool.name) and had_no_effects
         if may_run and self._setup.live_reads and not isinstance(self.marks, ConversationExecutor):
             return await TOOLS.execute(execution), "live"
         return await self._stand_in(execution)
-
-    def _was_read_only(self, name: str) -> bool:
-        """Whether the unchanged agents, where they are known, do not say that the tool has effects."""
-        tool = self._then.get(name)
-        return tool is None or tool.read_only
 
     async def _stand_in(self, execution: Execution) -> tuple[CallResult | None, Answered]:
         """A result in place of the tool's; a model is never sent hidden or secret values to write one."""

@@ -9,7 +9,7 @@ from ...app import App
 from ...core.calls import CallResult, CallStatus
 from ...core.conversation import MODE
 from ...core.errors import ConfigurationError, TaskError, UnknownThread
-from ...core.events import ApprovalGiven, Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed
+from ...core.events import Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed
 from ...core.records import Call, Json, TaskTrace
 from ...core.task import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
@@ -160,7 +160,11 @@ def _answers(answered: Sequence[HumanAnswer], last: Json) -> Iterator[Answer]:
             answer = Answer(asked=each.given.question, value={"answer": each.given.answer})
         else:
             asked = asked_of({"calls": each.calls}) if each.calls else ""
-            answer = Answer(asked=asked, value={"verdicts": _verdicts(each.given)})
+            verdicts = [{**verdict} for verdict in each.given.verdicts]
+            for verdict in verdicts:
+                verdict.pop("original", None)
+                verdict.pop("by", None)
+            answer = Answer(asked=asked, value={"verdicts": verdicts})
         value = last.get("value")
         if place == len(answered) and isinstance(value, dict) and value.get("manual_finish"):
             answer = answer.model_copy(update={"value": value})
@@ -181,12 +185,6 @@ def _tool_call(row: Call, has_result: bool, worked: Callable[[float], float]) ->
         at=worked(row.finished_at or 0.0),
         outcome=None if interrupted else row.outcome,
     )
-
-
-def _verdicts(event: ApprovalGiven) -> list[Json]:
-    return [
-        {name: value for name, value in verdict.items() if name not in ("original", "by")} for verdict in event.verdicts
-    ]
 
 
 async def record(

@@ -104,7 +104,9 @@ class _Player:
             self._tape.begin(number)
             task = await self._task_of_turn()
             if self._tape.live:
-                live.append(await self._live_turn(task))
+                answer = (task.result or {}).get("answer") or task.error or ""
+                question = await self._app.question(task.task_id) if task.status == TaskStatus.WAITING else None
+                live.append(LiveTurn(self._tape.number, str(task.status), answer, question))
                 if task.status != TaskStatus.DONE:
                     break
             elif difference := self._tape.difference or self._tape.left_out() or await self._outcome(task):
@@ -157,13 +159,6 @@ class _Player:
         if not run.done():
             await self._app.cancel(task_id)
         stopped.cancel()
-
-    async def _live_turn(self, task: Task) -> LiveTurn:
-        answer = (task.result or {}).get("answer") or task.error or ""
-        return LiveTurn(self._tape.number, str(task.status), answer, await self._question(task))
-
-    async def _question(self, task: Task) -> Json | None:
-        return await self._app.question(task.task_id) if task.status == TaskStatus.WAITING else None
 
 
 def _ended(status: str, answer: str, error: str) -> str:

@@ -327,7 +327,7 @@ class FaultyTool(Marked):
         orders = self._executor.orders
         acts: dict[str, Callable[[str], None]] = {
             "kill-line": lambda _: kill(),
-            "timeout": lambda _: _linger(),
+            "timeout": lambda _: time.sleep(0.6),  # the call goes on only once it has timed out
             "disk": lambda _: self._executor.files.fill(),
             "workers": lambda _: self._call_beside(arguments),
             "exception": fail,
@@ -353,11 +353,6 @@ class FaultyTool(Marked):
         self._beside = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True)
         self._beside.start()
         self._beside.join(BESIDE)
-
-
-def _linger() -> None:
-    """Let the call go on only once it has timed out."""
-    time.sleep(0.6)
 
 
 class _Talk:
@@ -411,7 +406,8 @@ class _Talk:
             task, run = await app.tasks.start(request)
             await _ended(run)
         else:
-            self._skip(project(await app.tasks.events(task.task_id)).model_calls)
+            for call in project(await app.tasks.events(task.task_id)).model_calls:
+                self._tape.skip(call.request)  # the task has that reply
         while not (task := await app.task(task.task_id)).is_over:
             if task.status == TaskStatus.ERROR:
                 await app.cancel(task.task_id)
@@ -420,11 +416,6 @@ class _Talk:
             with acting(SEGUE, None):  # for everybody who decided then
                 _, run = await app.tasks.resume(task.task_id, answer=answer)
             await _ended(run)
-
-    def _skip(self, calls: Any) -> None:
-        """Leave out the replies that the task has."""
-        for call in calls:
-            self._tape.skip(call.request)
 
     def _answer(self, question: Json) -> Json:
         """What a person answered then; a call that was not asked about is approved."""

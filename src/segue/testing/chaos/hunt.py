@@ -164,14 +164,11 @@ class Judge:
                 self._unknown[label] = self._carry_out(Planned(label, "unknown"))
             return self._unknown[label]
 
-    def _paths(self, label: str) -> set[str]:
-        """Where the call's effect is in the world."""
-        effect = Change.between(self._items(self._without(label)), self._items(self._undisturbed[-1]))
-        return {path for path, _, _ in (*effect.missing, *effect.extra)}
-
     def _is_effect(self, label: str, rows: Sequence[tuple[str, str, int]]) -> bool:
         """Whether some of the rows are where the call's effect is."""
-        return bool(rows) and not self._paths(label).isdisjoint(path for path, _, _ in rows)
+        effect = Change.between(self._items(self._without(label)), self._items(self._undisturbed[-1]))
+        paths = {path for path, _, _ in (*effect.missing, *effect.extra)}
+        return bool(rows) and not paths.isdisjoint(path for path, _, _ in rows)
 
     def _is_left(self, label: str, run: Run, change: Change) -> bool:
         """Whether what is there besides is neither the effect nor a part of it."""
@@ -372,17 +369,10 @@ class Hunt:
                 )
         hunted = Hunted(2, seed=options.seed, notes=notes([*self._steps.values()], self._tools, options.faults))
         hunted.resumed = sum(str(run) in self._finished.runs for run in plan)
-        self._carry_out_all(plan, hunted, on_progress)
-        found = [finding for run in plan for finding in self._finished.runs.get(str(run), ())]
-        hunted.findings = distinct([*first, *found])
-        return hunted
-
-    def _carry_out_all(self, plan: Sequence[Planned], hunted: Hunted, on_progress: Progress) -> None:
-        """Carry out what is not finished, in an order that the seed decides."""
         left = [run for run in plan if str(run) not in self._finished.runs]
-        random.Random(self._options.seed).shuffle(left)
+        random.Random(options.seed).shuffle(left)
         hunted.runs += (done := len(plan) - len(left))
-        with ThreadPoolExecutor(self._options.jobs) as pool, self._ended_at_once(pool):
+        with ThreadPoolExecutor(options.jobs) as pool, self._ended_at_once(pool):
             for run, why in zip(left, pool.map(self._one, left), strict=True):
                 on_progress(done := done + 1, len(plan))
                 if why is None:
@@ -390,6 +380,9 @@ class Hunt:
                 else:
                     hunted.runs += 1
                     hunted.failed |= {str(run): why} if why else {}
+        found = [finding for run in plan for finding in self._finished.runs.get(str(run), ())]
+        hunted.findings = distinct([*first, *found])
+        return hunted
 
     @contextmanager
     def _ended_at_once(self, pool: ThreadPoolExecutor) -> Iterator[None]:

@@ -98,7 +98,7 @@ class Lines:
     def _frame(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
         own = not name.startswith("<") and not os.path.realpath(name).startswith(_FOREIGN)
-        if not own or _is_of_segue(frame):
+        if not own or str(frame.f_globals.get("__name__", "")).startswith("segue."):
             return None
         self._tool = self._tool or frame
         return self._line
@@ -117,11 +117,6 @@ class Lines:
         if frame.f_lineno not in self._seen and frame.f_lineno in _calling(frame.f_code):
             self.calling.append(self.count)
         self._seen.add(frame.f_lineno)
-
-
-def _is_of_segue(frame: FrameType) -> bool:
-    """Whether it is one of Segue's modules that lie elsewhere."""
-    return str(frame.f_globals.get("__name__", "")).startswith("segue.")
 
 
 @lru_cache
@@ -364,13 +359,10 @@ class FaultyCheck:
             network.refused, network.silent = "", False
         if network.was_asked or files.was_asked:
             return answer
-        return await self._failed(arguments, lines.count)
-
-    async def _failed(self, arguments: Mapping[str, Any], last: int) -> Any:
-        """A check that asks neither host nor database fails in its last line, or does not come to its end."""
+        # A check that asks neither host nor database fails in its last line, or does not come to its end.
         if self._fault == "check-hangs":
             return await run_in_thread("check", lambda: time.sleep(60))
-        with Lines((last,), fail).watched():
+        with Lines((lines.count,), fail).watched():
             return await self._tool.check_effect(arguments)
 
 

@@ -217,7 +217,17 @@ def attribute(case: Case) -> Fault:
     for rule in RULES:
         if fault := rule(case):
             return fault
-    return _unmet(case)
+    # What is left: an expected call was never made, or the state is wrong.
+    spoken = [u for u in case.conversation.utterances if u.role is Role.BOT] or list(case.conversation.utterances)
+    last = spoken[-1] if spoken else Utterance(index=0, turn=0, role=Role.BOT)
+    ending = case.conversation.ending
+    if case.calls.missing and ending and ending.reason is EndReason.TURN_LIMIT:
+        return _cite(AGENT, last, "never_called_in_turns", call=case.calls.missing[0], n=ending.turns)
+    if case.calls.missing:
+        return _cite(AGENT, last, "never_called", call=case.calls.missing[0])
+    if case.state_differences:
+        return _cite(AGENT, last, "wrong_state", difference=case.state_differences[0])
+    return _cite(AGENT, last, "goal_missed")
 
 
 def _user_failed(case: Case) -> Fault | None:
@@ -306,20 +316,6 @@ def _wrong_call(case: Case) -> Fault | None:
         call = surplus[0]
         return _cite(AGENT, call, "unexpected_call", call=call.action, difference=case.state_differences[0])
     return None
-
-
-def _unmet(case: Case) -> Fault:
-    """What is left: an expected call was never made, or the state is wrong."""
-    spoken = [u for u in case.conversation.utterances if u.role is Role.BOT] or list(case.conversation.utterances)
-    last = spoken[-1] if spoken else Utterance(index=0, turn=0, role=Role.BOT)
-    ending = case.conversation.ending
-    if case.calls.missing and ending and ending.reason is EndReason.TURN_LIMIT:
-        return _cite(AGENT, last, "never_called_in_turns", call=case.calls.missing[0], n=ending.turns)
-    if case.calls.missing:
-        return _cite(AGENT, last, "never_called", call=case.calls.missing[0])
-    if case.state_differences:
-        return _cite(AGENT, last, "wrong_state", difference=case.state_differences[0])
-    return _cite(AGENT, last, "goal_missed")
 
 
 def _cite(party: str, utterance: Utterance, rule: str, **slots: object) -> Fault:

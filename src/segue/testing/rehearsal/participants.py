@@ -411,7 +411,10 @@ class PersonaUser:
 
         A statement is not yet the end where the bot has not asked for all that it needs to know.
         """
-        kinds = self._kinds(replies)
+        kinds: list[str] = []
+        for reply in replies:  # a bot that asks whether there is anything else before it asked for a slot is not done
+            early = SLOT not in kinds and self._questions.is_closing(reply)
+            kinds.append(QUESTION if early else self._kind(reply))
         if kinds[-1] != STATEMENT:
             if kinds.count(kinds[-1]) > PATIENCE:
                 return self._end_unanswered()
@@ -428,14 +431,6 @@ class PersonaUser:
         """The facts that nobody has asked for: without them its request can hardly be settled."""
         asked = {name for reply in replies for name in self._asked(reply)}
         return self._persona.facts.keys() - asked - {*self._persona.volunteers}
-
-    def _kinds(self, replies: list[str]) -> list[str]:
-        """What each reply is; a bot that asks whether there is anything else before it asked for a slot is not done."""
-        kinds: list[str] = []
-        for reply in replies:
-            early = SLOT not in kinds and self._questions.is_closing(reply)
-            kinds.append(QUESTION if early else self._kind(reply))
-        return kinds
 
     def _kind(self, reply: str) -> str:
         """What a reply is: a slot's question or another one, a pause, or a statement."""

@@ -135,7 +135,11 @@ class Outcome:
 def compare_calls(conversation: Conversation, expectation: Expectation) -> Calls:
     """Match the calls that reached the API with the expected ones, each at most once."""
     made = [utterance for utterance in conversation.utterances if utterance.is_action]
-    arrived = {_place(result, conversation) for result in conversation.results if _arrived(result)}
+    arrived: set[int] = set()
+    for result in conversation.results:
+        if not result.controller and (result.status_code or 0) < SERVER_ERROR:
+            before = reversed(conversation.utterances[: result.index])
+            arrived.add(next(u.index for u in before if u.is_action))  # a result belongs to the call before it
     open_calls = [(name, "" if given is None else canonical(given)) for name, given in expectation.calls]
     surplus = []
     for call in made:
@@ -152,15 +156,6 @@ def compare_calls(conversation: Conversation, expectation: Expectation) -> Calls
         missing=tuple(f"{name}({arguments})" if arguments else name for name, arguments in open_calls),
         surplus=tuple(surplus),
     )
-
-
-def _arrived(result: Utterance) -> bool:
-    return not result.controller and (result.status_code or 0) < SERVER_ERROR
-
-
-def _place(result: Utterance, conversation: Conversation) -> int:
-    """The index of the call that a result belongs to, which is the utterance before it."""
-    return next(u.index for u in reversed(conversation.utterances[: result.index]) if u.is_action)
 
 
 def canonical(value: Any) -> str:
@@ -603,18 +598,14 @@ def transcripts_of(report: Report, folder: Path) -> list[Transcript]:
 
 
 def _lines(conversation: Conversation, fault: Fault) -> list[Line]:
-    cited = _cited(conversation, fault)
+    # The line to show is the cited utterance or, where it has no words, the last one before it.
+    said = list(shown(conversation))
+    until = [u for u in said if (u.turn <= fault.turn if fault.index < 0 else u.index <= fault.index)]
+    cited = (until or said[:1] or [Utterance(index=-1, turn=0, role=Role.USER)])[-1].index
     return [
         Line(u.index, u.turn, u.role.value, PREFIXES[u.role], spoken(u), _note(u), u.is_action, u.index == cited)
-        for u in shown(conversation)
+        for u in said
     ]
-
-
-def _cited(conversation: Conversation, fault: Fault) -> int:
-    """The index of the line to show: the cited utterance or, where it has no words, the last one before it."""
-    lines = list(shown(conversation))
-    until = [u for u in lines if (u.turn <= fault.turn if fault.index < 0 else u.index <= fault.index)]
-    return (until or lines[:1] or [Utterance(index=-1, turn=0, role=Role.USER)])[-1].index
 
 
 def _note(utterance: Utterance) -> str:
