@@ -271,18 +271,20 @@ async def test_a_model_writes_prose_once_for_what_leaves_and_what_it_invents_is_
     assert all(rule.splitlines()[-1].removeprefix("- ") in model.prompts[-1] for rule, _ in RULES)
 
 
-@pytest.mark.parametrize("prose", ["", "nonsense", ModelRefused("The model is not there.")])
-async def test_the_entries_stand_alone_where_the_model_writes_nothing(tmp_path: Path, prose: str | Exception) -> None:
-    model, by_rules = Condensing(prose), Condensing()
-    async with segue.open(tmp_path / "a.db", agents=[model.agent()]) as app:
-        for turn in range(1, 41):
-            assert (await app.ask(said(turn), session_id="s")).answer == "done."
-        assert model.condensed
-    async with segue.open(tmp_path / "b.db", agents=[by_rules.agent().model_copy(update={"digest": "rules"})]) as app:
+async def test_the_entries_stand_alone_where_the_model_writes_nothing(tmp_path: Path) -> None:
+    by_rules = Condensing()
+    async with segue.open(
+        tmp_path / "rules.db", agents=[by_rules.agent().model_copy(update={"digest": "rules"})]
+    ) as app:
         for turn in range(1, 41):
             await app.ask(said(turn), session_id="s")
     assert not by_rules.condensed
-    assert model.prompts == by_rules.prompts
+    for place, prose in enumerate(["", "nonsense", ModelRefused("The model is not there.")]):
+        model = Condensing(prose)
+        async with segue.open(tmp_path / f"{place}.db", agents=[model.agent()]) as app:
+            for turn in range(1, 41):
+                assert (await app.ask(said(turn), session_id="s")).answer == "done."
+        assert model.condensed and model.prompts == by_rules.prompts, prose
 
 
 async def test_a_task_that_is_resumed_does_not_ask_for_prose_again(tmp_path: Path) -> None:
