@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -135,7 +135,15 @@ class _Hold:
     deferred: dict[asyncio.Future[Any], _Deferred] = field(default_factory=dict)
     running: Row | None = None
     calls: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    before: Callable[[], Awaitable[None]] | None = None
+    _order: asyncio.Lock = field(default_factory=asyncio.Lock)
     _error: BaseException | None = None
+
+    async def wait_before(self) -> None:
+        """Wait for what is to be stored before the next write; writes keep their order."""
+        if self.before is not None:
+            async with self._order:
+                await self.before()
 
     def defer(self, writing: asyncio.Future[Any], what: _Deferred) -> None:
         """Let the next checkpoint store it, if it has not been stored by then."""
@@ -203,6 +211,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
         hold = self._holds.get(thread_id)
         return hold.fence if hold else 0
 
+    def wait_before_writes(self, thread_id: str, before: Callable[[], Awaitable[None]]) -> None:
+        """From now on, await `before` before each write to a thread that is held."""
+        self._holds[thread_id].before = before
+
     def release(self, thread_id: str) -> None:
         """Write to the thread unfenced again."""
         self._holds.pop(thread_id, None)
@@ -253,6 +265,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
+        await hold.wait_before()
         try:
             saved = statements.put(config, checkpoint, metadata, new_versions)
         except BaseException as error:
@@ -309,6 +322,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         except BaseException as error:
             hold.note(error)
             raise
+        await hold.wait_before()
         step = _Step(config, encoded, events, task_id, task_path, calls)
 
         def save(connection: Connection) -> list[EventForm]:

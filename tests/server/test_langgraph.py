@@ -1,5 +1,6 @@
 """LangGraph's server API over graphs that Segue did not write."""
 
+import asyncio
 import json
 import time
 import uuid
@@ -17,6 +18,8 @@ from langgraph_sdk.client import SyncLangGraphClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from segue.checkpoints.graphs import GraphTables
+from segue.checkpoints.saver import FencedSaver
 from segue.core.errors import ConfigurationError
 from segue.server import ServerSettings
 from segue.server.langgraph.graphs import load_sources
@@ -503,3 +506,47 @@ def test_postgresql_keeps_the_same(tmp_path: Path, postgres_url: str) -> None:
         assert client.get(f"/threads/{slow}/runs/{run_id}").status_code == 404
         assert "kept" in wait(client, new_thread(client), "noting", input={"text": "kept"})["known"]
         assert client.delete(f"/threads/{thread_id}").status_code == 204
+
+
+def test_a_step_is_stored_after_its_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies right after a checkpoint would not run the step again."""
+    store, save = GraphTables.write, FencedSaver.aput
+    early: list[object] = []
+
+    async def store_late(tables: GraphTables, work: Any, *, brief: bool = False) -> Any:
+        await asyncio.sleep(0.05 if brief else 0)
+        return await store(tables, work, brief=brief)
+
+    async def save_and_look(saver: FencedSaver, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+        saved = await save(saver, config, checkpoint, metadata, versions)
+        thread_id = config["configurable"]["thread_id"]
+        events = await served.application.state.langgraph.runs.tables.read(lambda rows: rows.events(thread_id, 0))
+        updates = sum(each.event["method"] == "updates" for each in events)
+        if updates < metadata["step"]:
+            early.append((metadata, updates))
+        return saved
+
+    monkeypatch.setenv(EFFECTS, str(tmp_path / "effects.txt"))
+    monkeypatch.setattr(GraphTables, "write", store_late)
+    monkeypatch.setattr(FencedSaver, "aput", save_and_look)
+    with serving(tmp_path) as served, served.client() as client:
+        thread_id = new_thread(client)
+        command(client, thread_id, "run.start", assistant_id="paying", input={"messages": []})
+        assert until_end(client, thread_id)
+        wait(client, new_thread(client), "paying", input={"messages": []}, stream_mode="updates")
+    assert not early
+
+
+def test_a_stored_result_ends_its_call_in_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that the ledger knows is not made again, and clients hear of its end."""
+    monkeypatch.setenv(EFFECTS, str(tmp_path / "effects.txt"))
+    with serving(tmp_path) as served, served.client() as client:
+        thread_id = new_thread(client)
+        wait(client, thread_id, "paying", input={"messages": []})
+        history = client.get(f"/threads/{thread_id}/history?limit=100").json()
+        before = next(each for each in reversed(history) if each["next"] == ["tools"])["checkpoint"]
+        run = {"assistant_id": "paying", "input": None, "checkpoint": before, "stream_mode": ["tools"]}
+        text = client.post(f"/threads/{thread_id}/runs/stream", json=run).text
+        told = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    assert [each["event"] for each in told if each.get("tool_call_id") == "call-0"] == ["tool-started", "tool-finished"]
+    assert (tmp_path / "effects.txt").read_text().split().count("0") == 1

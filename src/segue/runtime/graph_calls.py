@@ -27,7 +27,11 @@ from uuid import uuid4
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import run_in_executor
+from langchain_core.runnables.config import (
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    run_in_executor,
+)
 from langchain_core.tools import BaseTool
 from langgraph._internal._runnable import RunnableSeq
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -130,6 +134,25 @@ class _Call:
                 return _Outcome(self._message(f"{sentence} {type(error).__name__}", "error"), None)
         result = CallResult.of(stored)
         return _Outcome(self._message(result.content, "success" if result.success else "error"), None)
+
+    def report(self, response: _Response) -> None:
+        """Tell the callbacks of the run, such as its stream, of a call that is not run again."""
+        manager = get_callback_manager_for_config(self.request.runtime.config or {})
+        manager.on_tool_start(**self._started()).on_tool_end(response, name=self.tool.name)
+
+    async def areport(self, response: _Response) -> None:
+        """As `report`."""
+        manager = get_async_callback_manager_for_config(self.request.runtime.config or {})
+        await (await manager.on_tool_start(**self._started())).on_tool_end(response, name=self.tool.name)
+
+    def _started(self) -> dict[str, Any]:
+        return {
+            "serialized": {"name": self.tool.name, "description": self.tool.description},
+            "input_str": str(self.arguments),
+            "inputs": dict(self.arguments),
+            "name": self.tool.name,
+            "tool_call_id": self.request.tool_call["id"],
+        }
 
     def _message(self, value: Any, status: Any) -> ToolMessage:
         content: Any = msg_content_output(value)
@@ -474,7 +497,9 @@ class CallLedger:
                 outcome = self._known_outcome(call, claim)
                 if claim.state == "interrupted":
                     outcome = self._after_crash(call, run_sync(self._ask_check(call)))
-                if outcome is None:
+                if outcome is not None:
+                    call.report(outcome.response)
+                else:
                     tool = _RunningTool(call, claim)
                     try:
                         with _marked(self._url, call):
@@ -510,7 +535,9 @@ class CallLedger:
                 outcome = self._known_outcome(call, claim)
                 if claim.state == "interrupted":
                     outcome = self._after_crash(call, await self._ask_check(call))
-                if outcome is None:
+                if outcome is not None:
+                    await call.areport(outcome.response)
+                else:
                     try:
                         with _marked(self._url, call):
                             response = await execute(request.override(tool=tool))  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ def _of_protocol(method: str, params: Mapping[str, Any]) -> list[Json]:
     if method == "lifecycle":
         return [new_event(method, as_json(data), data["namespace"])]
     if method == "checkpoints":
-        return [new_event(method, _checkpoint(data), namespace)]
+        return [checkpoint_saved(data, namespace)]
     if method == "tasks":
         return []
     return [new_event(method, as_json(data), namespace, **_interrupts(params))]
@@ -127,14 +127,16 @@ def _interrupts(part: Mapping[str, Any]) -> Json:
     return {"interrupts": as_json(part["interrupts"])} if part.get("interrupts") else {}
 
 
-def _checkpoint(data: Mapping[str, Any]) -> Json:
+def checkpoint_saved(data: Mapping[str, Any], namespace: Sequence[str] = ()) -> Json:
+    """That a checkpoint was saved, which `data` has the configuration, the metadata and the parent of."""
     metadata, parent = data.get("metadata") or {}, data.get("parent_config") or {}
-    return {
+    about = {
         "id": data["config"]["configurable"].get("checkpoint_id"),
         **({"parent_id": parent["configurable"].get("checkpoint_id")} if parent else {}),
         "step": metadata.get("step"),
         "source": metadata.get("source"),
     }
+    return new_event("checkpoints", about, namespace)
 
 
 async def stream_events(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
@@ -28,7 +29,7 @@ from ..checkpoints.storage import Storage
 from ..core.errors import SegueError, StaleOwner, StorageError, ThreadBusy
 from ..core.graph_objects import GraphEvent, GraphObject
 from ..core.records import Json
-from .graph_events import as_json, input_requested, lifecycle, protocol_events, stream_events
+from .graph_events import as_json, checkpoint_saved, input_requested, lifecycle, protocol_events, stream_events
 from .graph_store import GraphStore
 from .modes import kept_types
 from .runner import LeaseHolder
@@ -54,6 +55,10 @@ KEPT_RUNS = 10
 """Runs of a thread whose events are kept."""
 MOST_ATTEMPTS = 5
 """How often a run is taken up whose process died."""
+TURNS = 25
+"""Turns of the event loop within which an event that a graph has made reaches its run; it takes up to ten."""
+MOST_SETTLING = 20
+"""How often a write of the saver waits for further events, while another branch makes them without a break."""
 BATCH = 256
 """Events that wait to be stored at most, before the graph waits for them."""
 PAGE = 500
@@ -96,9 +101,11 @@ class _Writer:
         self._store = store
         self._waiting: list[Json] = []
         self._writing: asyncio.Task[None] | None = None
+        self._count = 0
 
     async def put(self, event: Json) -> None:
         self._waiting.append(event)
+        self._count += 1
         if self._writing is None or self._writing.done():
             if self._writing is not None:
                 self._writing.result()
@@ -110,6 +117,19 @@ class _Writer:
         """Wait until all is stored, and raise what went wrong."""
         if self._writing is not None:
             await asyncio.shield(self._writing)
+
+    async def settle(self) -> None:
+        """Store what the graph has made so far, also what is still on its way here.
+
+        A checkpoint waits for it: a step that is stored does not run again, so that its events would be lost.
+        """
+        for _ in range(MOST_SETTLING):
+            count = self._count
+            await self.flush()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            if count == self._count:
+                return
 
     async def _write(self) -> None:
         while self._waiting:
@@ -380,11 +400,12 @@ class GraphRuns:
             self._notify(run.thread_id)
 
         writer = _Writer(store)
+        self.saver.wait_before_writes(run.thread_id, writer.settle)
         control = self._controls[run.object_id] = RunControl()
         config = run_config(run)
         try:
             async with self.opened(run.owner, graph_id, "threads.create_run", config, kwargs.get("context")) as graph:
-                given, config = await self._input(graph, run, config)
+                given, config = await self._input(run, fence, config)
                 options: Json = {
                     "context": kwargs.get("context") or None,
                     "interrupt_before": kwargs.get("interrupt_before"),
@@ -416,14 +437,28 @@ class GraphRuns:
             events_ = [lifecycle("failed", graph_id, form["message"] or form["error"])]
             return Outcome("error", events_, {"error": form}, form)
 
-    async def _input(self, graph: Graph, run: GraphObject, config: Json) -> tuple[Any, Json]:
+    async def _input(self, run: GraphObject, fence: int, config: Json) -> tuple[Any, Json]:
         """What the graph gets: nothing where it goes on from a checkpoint that this run made."""
         latest = await self.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
         if latest is not None and latest.metadata.get("run_id") == run.object_id:
+            if not run.body["kwargs"].get("stream_mode"):
+                await self._tell_of(latest, run, fence)
             place = {name: value for name, value in config["configurable"].items() if not name.startswith("checkpoint")}
             return None, {**config, "configurable": place}
         kwargs = run.body["kwargs"]
         return (command_of(kwargs["command"]) if kwargs.get("command") else kwargs.get("input")), config
+
+    async def _tell_of(self, latest: CheckpointTuple, run: GraphObject, fence: int) -> None:
+        """Add the event of a checkpoint that was stored as the process died, unless it is there."""
+        event = checkpoint_saved(latest._asdict())
+
+        def work(rows: GraphRows) -> None:
+            rows.check_fence(run.thread_id, fence)
+            known = [each.event for each in rows.events(run.thread_id, 0) if each.run_id == run.object_id]
+            if not any(each["method"] == "checkpoints" and each["data"]["id"] == event["data"]["id"] for each in known):
+                rows.append(run.thread_id, run.object_id, [event])
+
+        await self.tables.write(work)
 
     async def _success(self, graph: Graph, run: GraphObject) -> Outcome:
         thread = await _thread_of(graph, run.thread_id)

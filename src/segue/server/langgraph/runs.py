@@ -19,7 +19,9 @@ from .api import MOST_FOUND, Call, Given, Refusal, checked_id, dated, new_id, re
 from .assistants import find_assistant
 from .threads import add_thread, checkpoint_config, new_thread
 
-Mode = Literal["values", "messages", "messages-tuple", "updates", "events", "debug", "tasks", "checkpoints", "custom"]
+Mode = Literal[
+    *("values", "messages", "messages-tuple", "updates", "events", "debug", "tasks", "checkpoints", "custom", "tools")
+]
 Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
 
 
@@ -232,58 +234,78 @@ def _sse(event: str, data: Any, seq: int | None = None) -> bytes:
     return f"event: {event}\ndata: {encoded(data)}\n{named}\n".encode()
 
 
+_Frame = tuple[str, Any]
+"""The name of an event in a stream, and its data."""
+
+
 class _Messages:
     """The messages of a stream, put together from their pieces: `messages/partial` has all that came of one."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, Json] = {}
 
-    def frames(self, data: Sequence[Any], seq: int) -> list[bytes]:
+    def clear(self) -> None:
+        """Forget the pieces of an attempt whose process died: the next one begins its messages anew."""
+        self._pieces.clear()
+
+    def add(self, data: Sequence[Any]) -> list[_Frame]:
         message, metadata = data
         message_id = str(message.get("id"))
         known = self._pieces.get(message_id)
-        frames = [] if known else [_sse("messages/metadata", {message_id: {"metadata": metadata}}, seq)]
+        frames: list[_Frame] = [] if known else [("messages/metadata", {message_id: {"metadata": metadata}})]
         if not str(message.get("type")).endswith("Chunk"):
             self._pieces[message_id] = message
-            return [*frames, _sse("messages/complete", [message], seq)]
+            return [*frames, ("messages/complete", [message])]
         whole = {**message, "type": "ai"}
         if known:
             whole = {**known, **{name: value for name, value in whole.items() if value}}
             whole["content"] = _joined(known.get("content"), message.get("content"))
         self._pieces[message_id] = whole
-        return [*frames, _sse("messages/partial", [whole], seq)]
+        return [*frames, ("messages/partial", [whole])]
 
 
 def _joined(before: Any, after: Any) -> Any:
     return before + after if type(before) is type(after) and isinstance(before, str | list) else after or before
 
 
-def _legacy_frames(event: GraphEvent, modes: Sequence[str], subgraphs: bool, messages: _Messages) -> list[bytes]:
+def _frames_of(event: GraphEvent, modes: Sequence[str], subgraphs: bool, messages: _Messages) -> list[_Frame]:
     """An event as the streams of runs have it."""
     form = event.event
     method, namespace, data = form["method"], form["namespace"], form["data"]
     if namespace and not subgraphs and method != MESSAGE:
         return []
     name = "|".join((method, *namespace)) if namespace and subgraphs else method
+    if method == "lifecycle" and not namespace and data["event"] == "running":
+        messages.clear()
     if method == MESSAGE:
-        whole = messages.frames(data, event.seq) if "messages" in modes else []
+        whole = messages.add(data) if "messages" in modes else []
         suffix = "".join(f"|{part}" for part in namespace) if subgraphs else ""
-        return [*whole, *([_sse(f"messages{suffix}", data, event.seq)] if "messages-tuple" in modes else [])]
+        return [*whole, *([(f"messages{suffix}", data)] if "messages-tuple" in modes else [])]
     if method not in modes:
         return []
     if method == "values" and form.get("interrupts"):
         data = {**data, "__interrupt__": form["interrupts"]}
-    return [_sse(name, data, event.seq)]
+    return [(name, data)]
 
 
-async def run_frames(call: Call, run: GraphObject, after: int, modes: Sequence[str]) -> AsyncGenerator[bytes, None]:
-    """What a client of a run's stream is sent: its events after a number, until it ends."""
+async def run_frames(
+    call: Call, run: GraphObject, after: int, modes: Sequence[str], *, joins: bool = False
+) -> AsyncGenerator[bytes, None]:
+    """What a client of a run's stream is sent: its events after a number, until it ends.
+
+    Of several frames of an event only the last has its number, so that a client gets all of them again or none. One
+    that `joins` has some of a message's pieces, and gets the whole message with the next one.
+    """
     subgraphs, messages = bool(run.body["kwargs"].get("subgraphs")), _Messages()
     yield _sse("metadata", {"run_id": run.object_id, "attempt": 1})
-    async with aclosing(_of_run(call, run, after)) as events:
+    begin = 0 if joins and "messages" in modes else after
+    async with aclosing(_of_run(call, run, begin)) as events:
         async for event in events:
-            for frame in _legacy_frames(event, modes, subgraphs, messages):
-                yield frame
+            frames = _frames_of(event, modes, subgraphs, messages)
+            if event.seq <= after:
+                continue
+            for place, (name, data) in enumerate(frames, 1):
+                yield _sse(name, data, event.seq if place == len(frames) else None)
     ended = await call.runs.tables.read(lambda rows: rows.get("run", run.object_id))
     if ended is not None and ended.body.get("error"):
         yield _sse("error", ended.body["error"])
@@ -304,11 +326,13 @@ async def _of_run(call: Call, run: GraphObject, after: int) -> AsyncGenerator[Gr
                 return
 
 
-def _streaming(call: Call, run: GraphObject, after: int, modes: Sequence[str], *, cancels: bool = False) -> Response:
+def _streaming(
+    call: Call, run: GraphObject, after: int, modes: Sequence[str], *, cancels: bool, joins: bool = False
+) -> Response:
     async def frames() -> AsyncGenerator[bytes, None]:
         is_whole = False
         try:
-            async with aclosing(run_frames(call, run, after, modes)) as made:
+            async with aclosing(run_frames(call, run, after, modes, joins=joins)) as made:
                 async for frame in made:
                     yield frame
             is_whole = True
@@ -333,7 +357,7 @@ async def join_stream(call: Call) -> Response:
     after = call.request.headers.get("last-event-id", "")
     modes = query.getlist("stream_mode") or run.body["kwargs"].get("stream_mode") or ["values"]
     cancels = _is_set(call, "cancel_on_disconnect")
-    return _streaming(call, run, int(after) if after.isdecimal() else 0, modes, cancels=cancels)
+    return _streaming(call, run, int(after) if after.isdecimal() else 0, modes, cancels=cancels, joins=True)
 
 
 # Records, and their end.
