@@ -141,14 +141,8 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             CORSMiddleware,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=[
-                "Authorization",
-                "Content-Type",
-                "Idempotency-Key",
-                "Last-Event-ID",
-                "X-Api-Key",
-                "X-Session-Id",
-            ],
+            allow_headers=["*"],
+            allow_private_network=True,  # pages of the internet, such as LangGraph Studio, may be listed, too
             expose_headers=_EXPOSED_HEADERS,
         )
     if not settings.keys:

@@ -74,7 +74,7 @@ class RateLimits:
         return self._buckets[key]
 
 
-GRAPHS = ("/assistants", "/threads", "/runs", "/store/", "/info")
+GRAPHS = ("/assistants", "/threads", "/runs", "/store/", "/info", "/ui/")
 """The paths of LangGraph's server API."""
 API = ("/api/", "/v1/", "/mcp", "/ag-ui/", "/a2a/", "/.well-known/agent-card.json", *GRAPHS)
 METRICS = "/metrics"

@@ -23,6 +23,7 @@ from .api import (
     iso,
     new_id,
     route,
+    unsupported,
 )
 
 
@@ -293,6 +294,10 @@ async def subgraphs(call: Call) -> Any:
     return {name: _schemas(name, inner) for name, inner in listed if isinstance(inner, Pregel)}
 
 
+async def components(call: Call) -> Any:
+    raise unsupported("POST /ui/{graph_id}")
+
+
 ROUTES = [
     route("POST", "/assistants", create),
     route("POST", "/assistants/search", search),
@@ -306,4 +311,5 @@ ROUTES = [
     route("GET", "/assistants/{assistant_id}/schemas", schemas),
     route("GET", "/assistants/{assistant_id}/subgraphs", subgraphs),
     route("GET", "/assistants/{assistant_id}/subgraphs/{namespace}", subgraphs),
+    route("POST", "/ui/{graph_id}", components),
 ]

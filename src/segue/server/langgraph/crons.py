@@ -114,6 +114,10 @@ async def create(call: Call) -> Any:
     return show_cron(made)
 
 
+async def get(call: Call) -> Any:
+    return show_cron(await call.get("cron", call.id("cron")))
+
+
 async def update(call: Call) -> Any:
     given, found = await call.body(CronChange), await call.get("cron", call.id("cron"))
     if given.webhook:
@@ -162,6 +166,7 @@ ROUTES = [
     route("POST", "/runs/crons", create),
     route("POST", "/runs/crons/search", search),
     route("POST", "/runs/crons/count", count),
+    route("GET", "/runs/crons/{cron_id}", get),
     route("PATCH", "/runs/crons/{cron_id}", update),
     route("DELETE", "/runs/crons/{cron_id}", delete),
     route("POST", "/threads/{thread_id}/runs/crons", create),

@@ -355,6 +355,10 @@ async def join_stream(call: Call) -> Any:
     raise unsupported("GET /threads/{thread_id}/stream")
 
 
+async def storage(call: Call) -> Any:
+    raise unsupported("GET /threads/{thread_id}/storage")
+
+
 ROUTES = [
     route("POST", "/threads", create),
     route("POST", "/threads/search", search),
@@ -371,4 +375,5 @@ ROUTES = [
     route("GET", "/threads/{thread_id}/history", history),
     route("POST", "/threads/{thread_id}/history", history),
     route("GET", "/threads/{thread_id}/stream", join_stream),
+    route("GET", "/threads/{thread_id}/storage", storage),
 ]
