@@ -104,7 +104,18 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 # What sends a message: a program, a person, or a conversation.
 
 MessageOrigin = Literal[
-    "python", "terminal", "page", "api", "chat_completions", "responses", "ag_ui", "a2a", "mcp", "conversation", "agent"
+    "python",
+    "terminal",
+    "page",
+    "api",
+    "chat_completions",
+    "responses",
+    "ag_ui",
+    "a2a",
+    "mcp",
+    "langgraph",
+    "conversation",
+    "agent",
 ]
 """`api` is Segue's own HTTP API; `conversation` sends messages to its bot, `agent` to one that is its tool."""
 PEOPLE: Final = ("page", "terminal")

@@ -40,6 +40,8 @@ Graph = Pregel[Any, Any, Any, Any]
 Access = Literal["threads.create_run", "threads.update", "threads.read", "assistants.read"]
 Action = Literal["interrupt", "rollback"]
 OPEN = ("running", "pending")
+TENANT = "__segue_tenant"
+"""Where the configuration of a run has whose it is, which no client can say."""
 LAST = ("completed", "failed", "interrupted")
 """What the last event of a run says."""
 ENDED = ("success", "error", "interrupted", "timeout")
@@ -644,7 +646,7 @@ def run_config(run: GraphObject) -> Json:
     metadata = {**(given.get("metadata") or {}), **run.body["metadata"], **about, **own}
     return {
         **given,
-        "configurable": {**(given.get("configurable") or {}), **about, **own},
+        "configurable": {**(given.get("configurable") or {}), **about, **own, TENANT: run.body.get("tenant")},
         "metadata": {**metadata, "run_attempt": run.body["attempts"]},
         "run_id": uuid.UUID(run.object_id),
     }

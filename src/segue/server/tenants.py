@@ -7,10 +7,10 @@ written `name:key`, with roles `name+role+role:key`, and `person@tenant+role:key
 import hashlib
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Self
+from typing import Any, Self
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -45,6 +45,17 @@ class Tenant:
         assert found is not None
         person, tenant, roles = found.groups()
         return cls(tenant, person or "", frozenset(roles.split("+")[1:]), is_one_person=False)
+
+    @classmethod
+    def of_json(cls, form: Mapping[str, Any]) -> Self:
+        """The tenant that `json` wrote."""
+        roles = form["roles"]
+        is_one_person = not form["name"]
+        return cls(form["name"], form["person"], None if roles is None else frozenset(roles), is_one_person)
+
+    def json(self) -> dict[str, Any]:
+        """What its requests act with, for what is done later in its name."""
+        return {"name": self.name, "person": self.person, "roles": None if self.roles is None else sorted(self.roles)}
 
     @property
     def actor(self) -> str:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ..run import logger
 from ..service import Service
 from ..tenants import Tenant
 from . import assistants, crons, runs, store, stream, threads
+from .agents import agent_graph
 from .api import NAMESPACE, Call, Readers, Refusal, Served, route
 from .graphs import GraphCatalogue, load_sources
 
@@ -59,7 +61,7 @@ async def serving_graphs(application: FastAPI, service: Service, path: Path) -> 
     """
     sources = load_sources(path)
     ledger = CallLedger(service.app.database)
-    catalogue = GraphCatalogue(sources, service.app, ledger, lambda: service.agents)
+    catalogue = GraphCatalogue(sources, partial(agent_graph, service), ledger, lambda: service.agents)
     served = application.state.langgraph = Served(service.app.graph_runs(catalogue), catalogue, Readers())
     service.drains.append(served.runs.drain)
     application.router.routes[:0] = ROUTES
@@ -96,7 +98,8 @@ async def _begin_crons(service: Service, served: Served) -> None:
 async def _begin_cron(service: Service, served: Served, cron: GraphObject) -> None:
     """Begin the run of a cron that is due, once, whichever process does it."""
     scope = {"type": "http", "method": "POST", "headers": [], "segue_count_chat": lambda: None, "path_params": {}}
-    tenant = Tenant(cron.owner.removesuffix(":"))
+    name = cron.owner.removesuffix(":")
+    tenant = Tenant(name, roles=frozenset() if name else None, is_one_person=not name)
     call = Call(service, served.runs, served.graphs, served.readers, Request(scope), tenant)
     run_id = str(uuid.uuid5(NAMESPACE, f"{cron.object_id} {cron.body['due']}"))
     given = runs.NewRun(**cron.body["payload"], on_completion=cron.body["on_run_completed"])

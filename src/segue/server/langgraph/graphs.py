@@ -20,7 +20,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph_sdk.runtime import _ExecutionRuntime, _ReadRuntime
 
-from ...app import App
 from ...core.agents import load_attribute
 from ...core.errors import ConfigurationError, listed
 from ...core.records import Json
@@ -50,7 +49,8 @@ class GraphCatalogue:
     """The graphs that a service offers, by their ids: those of the file first, then an agent each."""
 
     sources: Mapping[str, Source]
-    app: App
+    agent_graph: Callable[[str], Graph]
+    """Makes the graph of an agent."""
     ledger: CallLedger
     agents: Callable[[], Mapping[str, Any]] = dict
     loaded_at: float = field(default_factory=time.time)
@@ -77,7 +77,7 @@ class GraphCatalogue:
     ) -> AsyncIterator[Graph]:
         source = self.sources.get(graph_id)
         if source is None:
-            yield self.app.get_graph(graph_id)
+            yield self.agent_graph(graph_id)
             return
         if isinstance(source.made, Pregel):
             yield self._ledgered(source.made)

@@ -20,7 +20,16 @@ from .assistants import find_assistant
 from .threads import add_thread, checkpoint_config, new_thread
 
 Mode = Literal[
-    *("values", "messages", "messages-tuple", "updates", "events", "debug", "tasks", "checkpoints", "custom", "tools")
+    "values",
+    "messages",
+    "messages-tuple",
+    "updates",
+    "events",
+    "debug",
+    "tasks",
+    "checkpoints",
+    "custom",
+    "tools",
 ]
 Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
 
@@ -117,6 +126,7 @@ async def begin(
         "kwargs": kwargs,
         "multitask_strategy": given.multitask_strategy or "enqueue",
         "due": time.time() + (given.after_seconds or 0.0),
+        "tenant": call.tenant.json(),
     }
     run = call.new("run", run_id or new_id(), thread_id=thread.object_id, status="pending", body=body)
     try:
