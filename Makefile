@@ -53,6 +53,7 @@ conformance: $(VENV)/.dev web/node_modules/.installed ## the figures of MCP's ow
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
+	$(BIN)/python -m tests.crash.langgraph
 
 month: $(VENV)/.dev ## a simulated month with two kills a day: what its account has otherwise than the world outside
 	$(BIN)/python -m tests.operations

@@ -1,5 +1,6 @@
 """Segue's agents in LangGraph's server API: their runs are tasks of the app."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +23,20 @@ Json = dict[str, Any]
 HELD = Held()
 
 
+async def hold(name: str = "one") -> str:
+    """Wait until it is let go."""
+    HELD.begun.set()
+    while not await asyncio.to_thread(HELD.go.wait, 0.01):
+        pass
+    return f"held {name}"
+
+
 def serving(folder: Path, **options: Any) -> Served:
     file = folder / "langgraph.json"
     file.write_text(json.dumps({"graphs": {"talking": GRAPHS["talking"]}}), encoding="utf-8")
     settings = ServerSettings(graphs=file, chats_a_minute=10_000, requests_a_minute=100_000, **options)
     shop = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
-    tools = (segue.tool(idempotent=True)(HELD.hold),)
+    tools = (segue.tool(idempotent=True)(hold),)
     held = Agent(agent_id="held", model=ScriptedChatModel(reply), tools=tools, mode="react")
     return Served(folder / "segue.db", settings, agents=[shop, held])
 

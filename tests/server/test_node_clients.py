@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,20 @@ def test_what_the_guides_show_runs(program: str, database: Path) -> None:
         run = command("--input-type=module", "--eval", code)
         done = subprocess.run(run, cwd=WEB, check=False, capture_output=True, text=True)
     assert (done.returncode, "84" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.slow
+def test_what_the_guide_of_langgraphs_api_shows_runs(tmp_path: Path) -> None:
+    blocks = [*blocks_of(ROOT / "docs/guides/langgraph-server.md")]
+    for block in blocks:
+        if block.title:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
+    (program,) = (block for block in blocks if block.language == "js")
+    with Served(tmp_path / "segue.db", replace(OPEN, graphs=tmp_path / "langgraph.json")) as served:
+        code = program.text.replace("http://127.0.0.1:8000", served.url)
+        run = command("--input-type=module", "--eval", code)
+        done = subprocess.run(run, cwd=WEB, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, program.output), done.stderr
 
 
 def test_the_guides_name_the_versions_that_are_run() -> None:

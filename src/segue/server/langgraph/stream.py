@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -22,7 +22,7 @@ from ...runtime.graph_runs import is_end, pause
 from ..errors import encoded
 from ..stream import EventStream
 from .api import Call, Given, Reader, Readers, Refusal, checked_id, read_as, route
-from .runs import NewRun, begin
+from .runs import NewRun, Strategy, begin
 
 CHANNELS = {"values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"}
 _OF_RUNS = {"lifecycle", "input"}
@@ -161,6 +161,9 @@ class RunStart(Given):
     input: Any = None
     config: Json | None = None
     metadata: Json | None = None
+    multitask_strategy: Strategy | None = Field(
+        default=None, validation_alias=AliasChoices("multitask_strategy", "multitaskStrategy")
+    )
 
 
 async def _start(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
@@ -169,13 +172,15 @@ async def _start(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
         raise _Failed("invalid_argument", "run.start requires an assistant_id.")
     given = read_as(RunStart, params)
     thread = await call.runs.tables.read(lambda rows: rows.get("thread", thread_id))
-    waits = thread is not None and thread.status == "interrupted" and thread.body.get("interrupts")
+    forks = bool(((given.config or {}).get("configurable") or {}).get("checkpoint_id"))
+    waits = thread is not None and thread.status == "interrupted" and thread.body.get("interrupts") and not forks
     new = NewRun(
         assistant_id=given.assistant_id,
         input=None if waits else given.input,
         command={"resume": given.input} if waits else None,
         config=given.config,
         metadata=given.metadata,
+        multitask_strategy=given.multitask_strategy,
         if_not_exists="create",
     )
     run, last = await begin(call, thread_id, new, None)
