@@ -43,6 +43,8 @@ MODES = ["values", "updates", "messages", "messages-tuple", "custom"]
 MOST = 3
 """Kills of a round; a run is given up after the fifth."""
 LABELS = [label for batch in BATCHES for _, label in batch]
+GRAPHS = {"run": "checked", "sse": "checked", "socket": "unchecked", "agent": "travel"}
+"""What each kind of client runs; the last one is an agent of Segue's, whose tasks make no effects."""
 PROMPT = {"messages": [{"role": "user", "content": "Pay.", "id": "asked"}]}
 _VOLATILE = {"timestamp", "thread_id", "run_id", "run_attempt", "checkpoint_id", "parent_id", "checkpoint_ns", "id"}
 _VOLATILE |= {"__metadata__", "langgraph_checkpoint_ns", "langgraph_request_id", "interrupt_id"}
@@ -58,18 +60,25 @@ class Client:
 
     url: str
     kind: str
-    graph: str
     thread_id: str
     on_event: Callable[[], None]
     events: list[Json] = field(default_factory=list)
     """What it was sent, in order."""
     since: int = 0
 
+    @property
+    def graph(self) -> str:
+        return GRAPHS[self.kind]
+
+    @property
+    def is_agent(self) -> bool:
+        return self.kind == "agent"
+
     async def converse(self) -> None:
-        """Begin a run, read it until it asks, answer, and read until the end."""
+        """Begin a run, read it until it asks, answer, and read until the end; an agent does not ask."""
         async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=SECONDS) as self.http:
             await self.post("/threads", {"thread_id": self.thread_id, "if_exists": "do_nothing"})
-            for number in (1, 2):
+            for number in (1,) if self.is_agent else (1, 2):
                 run_id = await self._begin(number)
                 await self._read(run_id)
                 await self.get(f"/threads/{self.thread_id}/runs/{run_id}/join")
@@ -87,7 +96,7 @@ class Client:
                 return str(answer.json().get("run_id") or answer.json()["result"]["run_id"])
 
     def _beginning(self, number: int) -> tuple[str, Json]:
-        given = {**PROMPT, "order": self.kind}
+        given = PROMPT if self.is_agent else {**PROMPT, "order": self.kind}
         if self.kind != "run":
             method = "run.start"
             params = {"assistant_id": self.graph, "input": given if number == 1 else "yes"}
@@ -96,7 +105,7 @@ class Client:
         return f"/threads/{self.thread_id}/runs", {**body, "assistant_id": self.graph, "stream_mode": MODES}
 
     async def _read(self, run_id: str) -> None:
-        read = {"run": self._read_run, "sse": self._read_thread, "socket": self._read_socket}[self.kind]
+        read = {"run": self._read_run, "socket": self._read_socket}.get(self.kind, self._read_thread)
         broken = (httpx.TransportError, OSError, websockets.exceptions.WebSocketException)
         while True:
             with suppress(*broken):
@@ -142,7 +151,7 @@ class Client:
     async def whole(self) -> list[Json]:
         """What a client gets that reads everything from the beginning, while nothing is killed."""
         async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=SECONDS) as self.http:
-            again = Client(self.url, "run" if self.kind == "run" else "sse", self.graph, self.thread_id, lambda: None)
+            again = Client(self.url, "run" if self.kind == "run" else "sse", self.thread_id, lambda: None)
             again.http = self.http
             for run in reversed(await self.get(f"/threads/{self.thread_id}/runs")):
                 await again._read(run["run_id"])
@@ -250,16 +259,7 @@ async def _play(zygote: Zygote, round: Round, folder: Path, reference: Round | N
     service = Service(zygote, round, folder)
     serving = asyncio.create_task(service.run())
     threads = uuid.uuid5(uuid.NAMESPACE_URL, str(round.seed))
-    clients = [
-        Client(
-            service.url,
-            kind,
-            "unchecked" if kind == "socket" else "checked",
-            str(uuid.uuid5(threads, kind)),
-            service.count_event,
-        )
-        for kind in ("run", "sse", "socket")
-    ]
+    clients = [Client(service.url, kind, str(uuid.uuid5(threads, kind)), service.count_event) for kind in GRAPHS]
     began = time.monotonic()
     talking = asyncio.gather(*(client.converse() for client in clients))
     try:
@@ -297,13 +297,19 @@ async def _judge_client(client: Client, folder: Path) -> list[str]:
     async with httpx.AsyncClient(base_url=client.url, trust_env=False, timeout=SECONDS) as client.http:
         thread = await client.get(f"/threads/{client.thread_id}")
         runs = await client.get(f"/threads/{client.thread_id}/runs")
-    if thread["status"] != "idle" or [run["status"] for run in runs] != ["success", "success"]:
+        tasks = await client.get(f"/api/sessions/langgraph.{client.thread_id}/tasks") if client.is_agent else {}
+    if thread["status"] != "idle" or {run["status"] for run in runs} != {"success"}:
         found.append(f"the thread is {thread['status']}, its runs {[run['status'] for run in runs]}: {thread['error']}")
-    if not thread["values"] or thread["values"].get("said") != ["yes"]:
-        found.append(f"the state ends as {thread['values']}")
+    values = thread["values"] or {}
+    if client.is_agent:
+        answers = [task["result"]["answer"] for task in tasks["items"] if task["status"] == "done"]
+        if answers != [message["content"] for message in values["messages"][1:]]:
+            found.append(f"its tasks are {tasks}, its state {values}")
+    elif values.get("said") != ["yes"]:
+        found.append(f"the state ends as {values}")
     lines = (folder / "effects.jsonl").read_text(encoding="utf-8").splitlines()
     ran = Counter(json.loads(line)["label"] for line in lines)
-    for label in (f"{client.kind}-{each}" for each in LABELS):
+    for label in () if client.is_agent else (f"{client.kind}-{each}" for each in LABELS):
         if ran[label] > 1 or (client.graph == "checked" and not ran[label]):
             found.append(f"{label} ran {ran[label]} times")
     with closing(sqlite3.connect(folder / "segue.db")) as connection:

@@ -22,9 +22,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseM
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.runtime import Runtime
+from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
@@ -110,8 +110,8 @@ class TaskReply(BaseChatModel):
                     tell({"name": EVENT, "event": event.json()})
                 for part in reply.of(event):
                     if isinstance(part, Added) and part.kind == Kind.TEXT:
-                        yield ChatGenerationChunk(message=AIMessageChunk(part.text, id=self.task_id))
-        yield ChatGenerationChunk(message=AIMessageChunk("", id=self.task_id, chunk_position="last"))
+                        yield ChatGenerationChunk(message=AIMessageChunk(content=part.text, id=self.task_id))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", id=self.task_id, chunk_position="last"))
 
 
 def agent_graph(service: Service, agent_id: str) -> Graph:
@@ -131,7 +131,7 @@ def agent_graph(service: Service, agent_id: str) -> Graph:
 
 
 def _asks(state: AgentState) -> Literal["ask", "__end__"]:
-    return "ask" if state["question"] else END
+    return "ask" if state["question"] else "__end__"
 
 
 def _is_answered(state: AgentState) -> Literal["ask", "work"]:
@@ -145,14 +145,14 @@ class _Nodes:
         self._service = service
         self._agent_id = agent_id
 
-    async def begin(self, state: AgentState, config: RunnableConfig, runtime: Runtime[AgentOptions]) -> AgentState:
+    async def begin(self, state: AgentState, config: RunnableConfig) -> AgentState:
         """Start the task of the last message; where the thread was forked, in a branch of the session."""
         messages = state.get("messages") or []
         if not messages or messages[-1].type != "human":
             raise InvalidMessage("The last message is not the user's: send the user's message last.")
         message, tenant, thread_id = messages[-1], _tenant_of(config), config["configurable"]["thread_id"]
         key = _key(tenant, f"{thread_id}/{message.id}", message.text)
-        options = {name: str(value) for name, value in (runtime.context or {}).items() if value}
+        options = {name: str(value) for name, value in (get_runtime(AgentOptions).context or {}).items() if value}
         session_id = state.get("session_id") or tenant.stored(f"{SESSION}{thread_id}")
 
         async def start() -> Task:
