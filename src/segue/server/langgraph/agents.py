@@ -9,7 +9,7 @@ The thread has the messages; the session, the task, its calls, events and approv
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from contextvars import Context
 from hashlib import sha256
@@ -26,6 +26,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
+from pydantic import PrivateAttr
 from typing_extensions import TypedDict
 
 from ...core.actor import acting
@@ -33,9 +34,11 @@ from ...core.errors import InvalidAnswer, InvalidMessage, QuestionClosed, TaskEr
 from ...core.records import Json, RequestKey, Task
 from ...core.task import ACTIVE, ANYBODY, TaskStatus
 from ...runtime.graph_runs import POLL_SECONDS, TENANT, Graph
-from ...runtime.reply import Added, Kind, ReplyStream
+from ...runtime.reply import Added, Kind, Part, ReplyStream, TextDropped
 from ..service import Service
+from ..stream import events_of
 from ..tenants import Tenant
+from ..views import event_view
 
 T = TypeVar("T")
 
@@ -75,9 +78,11 @@ class TaskReply(BaseChatModel):
     """What a task writes, as the stream of a model, so that LangGraph streams it as messages."""
 
     service: Any
+    tenant: Any
     task_id: str
     seq: int
     """The number of the last event that came."""
+    _is_dropped: bool = PrivateAttr(default=False)
 
     @property
     def _llm_type(self) -> str:
@@ -102,16 +107,28 @@ class TaskReply(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **_: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        reply, tell = ReplyStream(), get_stream_writer()
-        async with aclosing(self.service.app.follow(self.task_id, self.seq)) as events:
+        reply, tell, app = ReplyStream(), get_stream_writer(), self.service.app
+        reply.recall(event for event in await app.events(self.task_id) if event.seq <= self.seq)
+        async with aclosing(events_of(self.service, self.task_id, self.seq, takes_over=True)) as events:
             async for event in events:
                 if event.seq:
                     self.seq = event.seq
-                    tell({"name": EVENT, "event": event.json()})
-                for part in reply.of(event):
-                    if isinstance(part, Added) and part.kind == Kind.TEXT:
-                        yield ChatGenerationChunk(message=AIMessageChunk(content=part.text, id=self.task_id))
+                    tell({"name": EVENT, "event": event_view(event.json(), self.tenant)})
+                for chunk in self._chunks(reply.of(event)):
+                    yield chunk
+        task = await app.task(self.task_id)
+        if task.status == TaskStatus.DONE:
+            for chunk in self._chunks(reply.end(_answer(task))):
+                yield chunk
         yield ChatGenerationChunk(message=AIMessageChunk(content="", id=self.task_id, chunk_position="last"))
+
+    def _chunks(self, parts: Iterable[Part]) -> Iterator[ChatGenerationChunk]:
+        """The pieces of the text, until one is dropped: the message in the state takes its place."""
+        for part in parts:
+            if isinstance(part, TextDropped):
+                self._is_dropped = True
+            elif isinstance(part, Added) and part.kind == Kind.TEXT and not self._is_dropped:
+                yield ChatGenerationChunk(message=AIMessageChunk(content=part.text, id=self.task_id))
 
 
 def agent_graph(service: Service, agent_id: str) -> Graph:
@@ -153,7 +170,7 @@ class _Nodes:
         message, tenant, thread_id = messages[-1], _tenant_of(config), config["configurable"]["thread_id"]
         key = _key(tenant, f"{thread_id}/{message.id}", message.text)
         options = {name: str(value) for name, value in (get_runtime(AgentOptions).context or {}).items() if value}
-        session_id = state.get("session_id") or tenant.stored(f"{SESSION}{thread_id}")
+        session_id = tenant.stored(state.get("session_id") or f"{SESSION}{thread_id}")
 
         async def start() -> Task:
             if known := await self._service.known(key):
@@ -167,7 +184,13 @@ class _Nodes:
             return task
 
         task = await _apart(tenant, start())
-        return {"task_id": task.task_id, "session_id": task.session_id, "seq": 0, "question": {}, "answer": None}
+        return {
+            "task_id": task.task_id,
+            "session_id": tenant.shown(task.session_id),
+            "seq": 0,
+            "question": {},
+            "answer": None,
+        }
 
     async def _tasks_after(self, session_id: str, task_id: str | None) -> list[Task]:
         """The tasks of a session that follow one of it, or all of them."""
@@ -175,10 +198,10 @@ class _Nodes:
         places = [place for place, task in enumerate(tasks, 1) if task.task_id == task_id]
         return tasks[places[0] :] if places else tasks
 
-    async def work(self, state: AgentState) -> AgentState:
+    async def work(self, state: AgentState, config: RunnableConfig) -> AgentState:
         """Follow the task until it has ended or asks."""
-        app, task_id = self._service.app, state["task_id"]
-        reply = TaskReply(service=self._service, task_id=task_id, seq=state["seq"])
+        app, task_id, tenant = self._service.app, state["task_id"], _tenant_of(config)
+        reply = TaskReply(service=self._service, tenant=tenant, task_id=task_id, seq=state["seq"])
         try:
             await reply.ainvoke([])
             while (task := await app.task(task_id)).status in ACTIVE:  # its process died: another one takes it up
@@ -186,15 +209,15 @@ class _Nodes:
                 await reply.ainvoke([])
         except asyncio.CancelledError:
             if not self._service.draining:
-                await asyncio.shield(_apart(None, app.cancel(task_id)))
+                await asyncio.shield(_apart(tenant, app.cancel(task_id)))
             raise
         if task.status == TaskStatus.WAITING:
             return {"question": dict(await app.question(task_id)), "seq": reply.seq}
         if task.status == TaskStatus.PAUSED:
             return {"question": {"kind": PAUSED, "interrupt_id": f"{PAUSED}:{task_id}"}, "seq": reply.seq}
         if task.status != TaskStatus.DONE:
-            raise TaskFailed(task.error or str(task.status))
-        return {"messages": [AIMessage(str((task.result or {}).get("answer") or ""), id=task_id)], "question": {}}
+            raise TaskFailed(tenant.without_prefix(task.error or str(task.status)))
+        return {"messages": [AIMessage(_answer(task), id=task_id)], "question": {}}
 
     def ask(self, state: AgentState) -> AgentState:
         return {"answer": interrupt(state["question"])}
@@ -208,7 +231,7 @@ class _Nodes:
             if question["kind"] == PAUSED:
                 await _apart(tenant, self._service.resume(tenant, task, key))
             else:
-                await _apart(tenant, self._service.answer(tenant, task, question, _answer_of(question, answer), key))
+                await _apart(tenant, self._service.answer(tenant, task, question, _reply_to(question, answer), key))
         except InvalidAnswer as error:
             return {"question": {**question, "error": str(error)}}
         except (QuestionClosed, TaskError):
@@ -216,7 +239,11 @@ class _Nodes:
         return {"question": {}}
 
 
-def _answer_of(question: Mapping[str, Any], answer: Any) -> Any:
+def _answer(task: Task) -> str:
+    return str((task.result or {}).get("answer") or "")
+
+
+def _reply_to(question: Mapping[str, Any], answer: Any) -> Any:
     """An answer as the app takes it: of LangChain's form for approvals, too."""
     decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
     if question["kind"] != "approval" or not isinstance(decisions, list):
@@ -241,12 +268,10 @@ def _tenant_of(config: RunnableConfig) -> Tenant:
     return Tenant.of_json(config["configurable"][TENANT])
 
 
-async def _apart(tenant: Tenant | None, work: Coroutine[Any, Any, T]) -> T:
+async def _apart(tenant: Tenant, work: Coroutine[Any, Any, T]) -> T:
     """Do something outside of this graph's run, in the name of a tenant: what it begins is no part of the run."""
 
     async def act() -> T:
-        if tenant is None:
-            return await work
         with acting(tenant.actor, tenant.roles):
             return await work
 
