@@ -378,7 +378,7 @@ def measure(kills: int, seed: int, folder: Path, workers: int = 2) -> list[Round
         for each in zygotes:
             each.__enter__()
         try:
-            reference = play(zygotes[0], Round(0, ()), folder / "undisturbed", None)
+            reference = pool.submit(play, zygotes[0], Round(0, ()), folder / "undisturbed", None).result()
             if reference.findings:
                 raise RuntimeError(f"the undisturbed round fails: {reference.findings}")
             planned = plan(seed, reference)
