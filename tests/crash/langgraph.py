@@ -20,7 +20,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -373,31 +373,26 @@ def plan(seed: int, reference: Round) -> Iterator[Round]:
 def measure(kills: int, seed: int, folder: Path, workers: int = 2) -> list[Round]:
     """Play rounds until it was killed so often."""
     rounds: list[Round] = []
-    zygotes = [Zygote("tests.crash.langgraph_child", ROOT, environment()) for _ in range(workers)]
-    with ThreadPoolExecutor(workers) as pool:
-        for each in zygotes:
-            each.__enter__()
-        try:
-            reference = pool.submit(play, zygotes[0], Round(0, ()), folder / "undisturbed", None).result()
-            if reference.findings:
-                raise RuntimeError(f"the undisturbed round fails: {reference.findings}")
-            planned = plan(seed, reference)
+    with ThreadPoolExecutor(workers) as pool, ExitStack() as opened:
+        started = (Zygote("tests.crash.langgraph_child", ROOT, environment()) for _ in range(workers))
+        zygotes = [opened.enter_context(each) for each in started]
+        reference = pool.submit(play, zygotes[0], Round(0, ()), folder / "undisturbed", None).result()
+        if reference.findings:
+            raise RuntimeError(f"the undisturbed round fails: {reference.findings}")
+        planned = plan(seed, reference)
 
-            def work(zygote: Zygote) -> None:
-                while sum(each.kills for each in rounds) < kills:
-                    each = next(planned)
-                    place = folder / f"{len(rounds):03d}-{each.seed}"
-                    rounds.append(each)
-                    play(zygote, each, place, reference)
-                    sys.stderr.write(f"{'+'.join(each.blows)}: {each.kills} kills, {len(each.findings)} findings\n")
-                    if not each.findings:
-                        shutil.rmtree(place)
+        def work(zygote: Zygote) -> None:
+            while sum(each.kills for each in rounds) < kills:
+                each = next(planned)
+                place = folder / f"{len(rounds):03d}-{each.seed}"
+                rounds.append(each)
+                play(zygote, each, place, reference)
+                sys.stderr.write(f"{'+'.join(each.blows)}: {each.kills} kills, {len(each.findings)} findings\n")
+                if not each.findings:
+                    shutil.rmtree(place)
 
-            for future in [pool.submit(work, zygote) for zygote in zygotes]:
-                future.result()
-        finally:
-            for each in zygotes:
-                each.kill()
+        for future in [pool.submit(work, zygote) for zygote in zygotes]:
+            future.result()
     return rounds
 
 
@@ -405,7 +400,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.langgraph", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how often to kill")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeat", metavar="BLOWS", help="one round, as a finding names it")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="segue-langgraph-"))
     began = time.monotonic()
@@ -414,7 +408,11 @@ def main() -> int:
     sys.stdout.write(f"{kills} kills in {len(rounds)} rounds, {time.monotonic() - began:.0f} s, commit {commit()}\n")
     found = [f"{'+'.join(each.blows)} (seed {each.seed}): {finding}" for each in rounds for finding in each.findings]
     sys.stdout.write("".join(f"{line}\n" for line in found))
-    return 1 if found else 0
+    if found:
+        sys.stdout.write(f"What they left is in {folder}.\n")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":
