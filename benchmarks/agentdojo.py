@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,13 @@ PAGES: Mapping[str, str] = {"get_webpage": "page webpage website link article"}
 LINKS = AllowRule(tool="get_webpage", argument="url", links=True)
 OF_OTHERS = ("email", "file", "calendar", "event", "review", "channel", "inbox", "webpage", "transaction", "users")
 """What is in the names of tools whose results other people write in; the other reading tools are marked as trusted."""
+TRUSTED_FIELDS: Mapping[str, Sequence[str]] = {
+    "email": ("id_", "timestamp", "status", "read"),
+    "file": ("id_", "size", "last_modified"),
+    "calendar": ("id_", "status"),
+    "transaction": ("id", "date"),
+}
+"""What only the service writes in the results of tools with such a name, for the setting that marks it."""
 POLICIES = ("every side effect", "once anything untrusted was read", "an untrusted argument")
 SEGUE = ("Segue, without the tool for pages", "Segue", "Segue, without the rule for links")
 
@@ -197,11 +205,11 @@ class World:
     def rules(self) -> list[AllowRule]:
         return [LINKS] if any(function.name in PAGES for function in self.suite.tools) else []
 
-    def tools(self, environment: Any, script: Script) -> Iterator[StructuredTool]:
+    def tools(self, environment: Any, script: Script, has_fields: bool) -> Iterator[StructuredTool]:
         for function in self.suite.tools:
-            yield self._tool(function, environment, script)
+            yield self._tool(function, environment, script, trusted_fields(function.name) if has_fields else ())
 
-    def _tool(self, function: Any, environment: Any, script: Script) -> StructuredTool:
+    def _tool(self, function: Any, environment: Any, script: Script, fields: Sequence[str]) -> StructuredTool:
         def run(**arguments: Any) -> Any:
             value, error = self._runtime.run_function(environment, function.name, arguments)
             result = to_jsonable_python(value) if error is None else error
@@ -212,7 +220,7 @@ class World:
         made = StructuredTool.from_function(
             run, name=function.name, description=function.description, args_schema=schema
         )
-        marks: dict[str, Any] = {"keywords": keywords_of(function.name), "content": CONTENT}
+        marks: dict[str, Any] = {"keywords": keywords_of(function.name), "content": CONTENT, "trusted_fields": fields}
         marks |= {"read_only": function.name not in EFFECTS, "trusted": is_trusted(function.name)}
         asks = {"approve": "untrusted"} if function.name in (*EFFECTS, *PAGES) else {}
         return segue.tool(**marks, **asks)(made)
@@ -221,6 +229,12 @@ class World:
 def keywords_of(name: str) -> list[str]:
     """The words that ask for a tool."""
     return {**EFFECTS, **PAGES}.get(name, "").split()
+
+
+def trusted_fields(name: str) -> Sequence[str]:
+    """The fields of a reading tool's results that nobody but the service writes."""
+    found = (fields for part, fields in TRUSTED_FIELDS.items() if part in name and name not in EFFECTS)
+    return next(found, ())
 
 
 def is_trusted(name: str) -> bool:
@@ -297,11 +311,13 @@ class Setting:
     protocol: str
     mode: str
     share: float = 0.0
+    has_fields: bool = False
+    """Whether the reading tools have `trusted_fields`."""
 
     @property
     def name(self) -> str:
         words = f", {self.share:.0%} of the arguments in other words" if self.share else ""
-        return f"{self.protocol}, {self.mode}{words}"
+        return f"{self.protocol}, {self.mode}{words}{', with trusted_fields' if self.has_fields else ''}"
 
 
 async def run(app: App, world: World, task: Any, injection: str, setting: Setting) -> Script | None:
@@ -321,7 +337,7 @@ async def run(app: App, world: World, task: Any, injection: str, setting: Settin
     if is_whole and not plan:
         return None
     script = Script([] if is_whole else [(False, *call) for call in calls], attack, text, plan, is_whole)
-    tools = [*world.tools(world.environment(task, injection), script)]
+    tools = [*world.tools(world.environment(task, injection), script, setting.has_fields)]
     model = Obedient(script=script, protocol=setting.protocol)
     given = {"protocol": setting.protocol, "mode": setting.mode if plan else "react", "allow": world.rules}
     app.register(
@@ -418,15 +434,15 @@ def report(measured: Sequence[tuple[Setting, Tally]]) -> str:
     """The tables as Markdown."""
     first, tally = measured[0]
     about = f"{tally.tasks} tasks, and {tally.attacks} attacks that their calls read"
-    head = "| protocol | mode | arguments in other words | tasks interrupted | attacks stopped |"
+    head = "| protocol | mode | `trusted_fields` | arguments in other words | tasks interrupted | attacks stopped |"
+    command = " ".join(["python -m benchmarks.agentdojo", *sys.argv[1:]])
     lines = [
         f"# Injected instructions of AgentDojo {VERSION}\n",
-        f"Written by `python -m benchmarks.agentdojo` on {date.today()}: {about}.\n",
-        *_table(head, 2, map(_row, measured)),
+        f"Written by `{command}` on {date.today()}: {about}.\n",
+        *_table(head, 3, map(_row, measured)),
         f"\n## Policies, {first.name}\n",
         *_table("| a person is asked about | tasks interrupted | attacks stopped |", 1, _policy_rows(tally)),
-        "\n## What interrupts\n",
-        *_table("| tool, reason and arguments | tasks | |", 1, _cause_rows(tally)),
+        *(line for setting, tally in measured[:2] for line in _causes(setting, tally)),
         "\n## Attacks that got through\n",
         *(line for setting, tally in measured for line in _through(setting, tally)),
     ]
@@ -441,7 +457,8 @@ def _table(head: str, words: int, rows: Iterable[str]) -> list[str]:
 
 def _row(one: tuple[Setting, Tally]) -> str:
     setting, tally = one
-    return f"| {setting.protocol} | {setting.mode} | {setting.share:.0%} | {_counts(tally, 'Segue')} |"
+    fields = "yes" if setting.has_fields else "no"
+    return f"| {setting.protocol} | {setting.mode} | {fields} | {setting.share:.0%} | {_counts(tally, 'Segue')} |"
 
 
 def _policy_rows(tally: Tally) -> Iterator[str]:
@@ -452,6 +469,11 @@ def _counts(tally: Tally, policy: str) -> str:
     benign, stopped = tally.benign[policy], tally.stopped[policy]
     shares = f"{benign / tally.tasks:.1%} ({benign})", f"{stopped / max(1, tally.attacks):.1%} ({stopped})"
     return " | ".join(shares)
+
+
+def _causes(setting: Setting, tally: Tally) -> list[str]:
+    head = "| tool, reason and arguments | tasks | |"
+    return [f"\n## What interrupts, {setting.name}\n", *_table(head, 1, _cause_rows(tally))]
 
 
 def _cause_rows(tally: Tally) -> Iterator[str]:
@@ -477,9 +499,10 @@ async def main(settings: Sequence[Setting], suites: Sequence[str], every: int, p
 
 
 def combinations(protocols: Sequence[str], modes: Sequence[str], shares: Sequence[float]) -> list[Setting]:
-    """What is run; by default, in other words only the first of them."""
+    """What is run; by default, with `trusted_fields` and in other words only the first of them."""
     whole = [Setting(protocol, mode, share) for share in shares or [0.0] for mode in modes for protocol in protocols]
-    return whole if shares else [*whole, Setting(protocols[0], modes[0], 0.1)]
+    first = whole[0]
+    return whole if shares else [first, replace(first, has_fields=True), *whole[1:], replace(first, share=0.1)]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import cached_property, partial
-from itertools import takewhile
 from typing import Any
 
 from langgraph.config import get_config
@@ -49,23 +48,24 @@ from segue.core.plan import FINAL, AnyStep, Status, Step, keep_finished, ready, 
 from segue.core.provenance import SeenText
 from segue.core.task import format_time
 from segue.prompts.catalogue import clauses, task_text, word
+from segue.prompts.origins import doubt_lines
 from segue.tools.adapters.agents import LocalAgentTool
 from segue.tools.adapters.client import ClientTool, Results, client_call, client_question
 from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls import TOOLS
 
-from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, truncate_result
+from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate_result
 from .permission import (
     Summary,
     approval_events,
     as_seen,
     ask_person,
     assess_call,
-    by_person,
     carries_labels,
     collect_sources,
     decide_call,
     find_labels,
+    find_unread_directories,
     granted_scope,
     has_secrets,
     hiding_of,
@@ -140,88 +140,6 @@ def _decided(call: PendingCall) -> Proposed | Approved:
     """The decision by which a call runs; one that was rejected never does."""
     assert not isinstance(call.decision, Rejected)
     return call.decision
-
-
-# Calls that fail again and again: refused first, then the task ends.
-
-Outcome = Mapping[str, Any]
-"""A call as a state keeps it: {name, arguments, result}."""
-Rounds = Sequence[Sequence[Outcome]]
-"""The outcomes of each round that made calls, oldest first."""
-
-MOST_FAILURES = 2
-"""How often in a row the same call may fail before it is refused."""
-MOST_FAILED_ROUNDS = 3
-"""How often rounds make the same failing call, with none between them that succeeds; then the task ends."""
-UNREADABLE = "UNREADABLE"
-"""Stands for a reply that could not be read among the calls of the rounds."""
-SHOWN_CHARS = 300
-
-
-def refused_repeat(call: PendingCall, rounds: Rounds, task_id: str, language: str) -> CallResult | None:
-    """The result of a call that failed too often to run again; one that a person approved may fail as they like."""
-    if by_person(call, task_id) or failures_in_a_row(call, rounds) < MOST_FAILURES:
-        return None
-    why = task_text("call_refused", language, tool=call.name, n=MOST_FAILURES)
-    return CallResult(status=CallStatus.REFUSED, error=why)
-
-
-def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
-    """How many of the latest calls were this one and failed."""
-    count = 0
-    for outcomes in reversed(rounds):
-        for outcome in reversed(outcomes):
-            same = outcome["name"] == call.name and outcome["arguments"] == call.arguments
-            if not same or _result(outcome).success:
-                return count
-            count += 1
-    return count
-
-
-def repeated_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
-    """Why a task ends whose latest rounds only failed, some of them in the same way; empty if it continues.
-
-    Calls of a tool that is not `known` are the same whatever their arguments.
-    """
-    alike: dict[str, list[Sequence[Outcome]]] = {}
-    for outcomes in takewhile(_is_failed, reversed(rounds)):
-        same = alike.setdefault(_made(outcomes, known), [])
-        same.append(outcomes)
-        if len(same) == MOST_FAILED_ROUNDS:
-            return _why(same, language)
-    return ""
-
-
-def failed_round(name: str, arguments: Mapping[str, Any], error: str) -> Sequence[Outcome]:
-    """A round without calls that failed, in the form of one."""
-    return [{"name": name, "arguments": arguments, "result": {"error": error}}]
-
-
-def _why(latest: Rounds, language: str) -> str:
-    """The sentence; `latest` are the failed rounds, newest first."""
-    failures = [o for outcomes in latest for o in reversed(outcomes) if not _result(o).success]
-    last = next((o for o in failures if _result(o).status is not CallStatus.REFUSED), failures[0])
-    call = f"{last['name']} {truncate(as_json(last['arguments']), SHOWN_CHARS)}"
-    error = truncate(_result(last).error.rstrip(" .。"), SHOWN_CHARS)
-    if last["name"] == UNREADABLE:
-        return task_text("spent_unreadable", language, n=len(latest), error=error)
-    return task_text("spent_failures", language, n=len(latest), call=call, error=error)
-
-
-def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> str:
-    return as_json([(o["name"], o["arguments"] if o["name"] in known else None) for o in outcomes])
-
-
-def _is_failed(outcomes: Sequence[Outcome]) -> bool:
-    """Whether a call of the round failed, nothing new came of the others, and no person decided about one."""
-    results = [_result(outcome) for outcome in outcomes]
-    if any("approved" in o for o in outcomes) or any(r.status is CallStatus.REJECTED for r in results):
-        return False
-    return not all(result.success for result in results) and all(r.status is not CallStatus.DONE for r in results)
-
-
-def _result(outcome: Outcome) -> CallResult:
-    return CallResult.of(outcome["result"])
 
 
 # Waits of calls for their results: the graph is interrupted until a moment, or until an event was sent.
@@ -466,12 +384,27 @@ class CallRunner:
         if not places:
             return calls
         together = {calls[place].scope for place in places}
-        seen = await collect_sources(self.work, self.task_id, self.tools, self.memory, together)
-        assessed = [*calls]
+        assessed, seen = [*calls], await self._seen(together)
         for place in places:
-            call, tool = calls[place], self.tools[calls[place].name]
-            assessed[place] = assess_call(call, seen, tool, self.work.agent, planned=self.planned(as_seen(call)))
+            call = assessed[place] = self._assess(calls[place], seen)
+            if call.finding in ("values", "unasked") and await self._read_directories(call, seen):
+                seen = await self._seen(together)
+                assessed[place] = self._assess(calls[place], seen)
         return assessed
+
+    async def _seen(self, together: Collection[str] = ()) -> SeenText | None:
+        return await collect_sources(self.work, self.task_id, self.tools, self.memory, together)
+
+    def _assess(self, call: AnyCall, seen: SeenText | None) -> AnyCall:
+        tool = self.tools[call.name]
+        return assess_call(call, seen, tool, self.work.agent, planned=self.planned(as_seen(call)))
+
+    async def _read_directories(self, call: PendingCall, seen: SeenText | None) -> bool:
+        """Read the directories that the task has not read yet; whether there was one."""
+        unread = await find_unread_directories(call, self.work, self.task_id, self.tools)
+        for each in unread:
+            await self._run(each, "", seen, {})
+        return bool(unread)
 
     def _is_unassessed(self, call: PendingCall) -> bool:
         tool = self.tools.get(call.name)
@@ -512,6 +445,8 @@ class CallRunner:
     def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
         """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
         asked = question_about(call, self.tools[call.name]) | {name: getattr(call, name) for name in self.shown}
+        if lines := doubt_lines(asked, self.language):
+            asked["why"] = lines
         return {**asked, UNKNOWN_OUTCOME: True} if name_and_arguments(call) in unknown else asked
 
     async def _unknown(self) -> Sequence[Mapping[str, Any]]:
@@ -540,7 +475,7 @@ class CallRunner:
         labelled = [call for call in filled if carries_labels(self.tools.get(call.name), secrets=self._has_secrets)]
         self._show_choices([call for call in calls if not isinstance(call.state, Rejected)])
         is_labelled = follows_sources and bool(labelled)
-        seen = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
+        seen = await self._seen() if is_labelled else None
         shares = self._shares(filled)
         finished = await asyncio.gather(
             *(self._run(call, permitted.get(place, ""), seen, shares) for place, call in enumerate(filled))

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from segue.core.agents import Agent
-from segue.core.calls import ASK_USER, UNKNOWN_OUTCOME, CallKey, CallResult, CallStatus, Ledger, Tool
+from segue.core.calls import ASK_USER, DIRECTORY_SCOPE, UNKNOWN_OUTCOME, CallKey, CallResult, CallStatus, Ledger, Tool
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable
@@ -347,6 +347,11 @@ REJECTED: Final = "rejected"
 def recall_ref(key: CallKey) -> str:
     """The name of a call's result for `recall`."""
     return f"{key.task_id[:8]}.{_short(key.scope)}.{key.index}"
+
+
+def is_lookup(scope: str) -> bool:
+    """Whether Segue itself made the calls with this scope, to read a directory: no model saw them."""
+    return scope.startswith(DIRECTORY_SCOPE)
 
 
 def _short(scope: str) -> str:

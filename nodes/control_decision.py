@@ -59,7 +59,6 @@ from .calls import (
     begin_steps,
     call_events,
     claim_steps,
-    repeated_failure,
     show_choice,
     show_outcome,
     show_problem,
@@ -91,6 +90,7 @@ from .model_call import (
     refuse_unreadable,
     size_of,
 )
+from .repeated_failures import repeated_failure
 from .task import Assignment, Events, Records, joined, nested_services
 
 # State of the controller–executor graph.

@@ -29,7 +29,6 @@ from .calls import (
     count_usage,
     describe_outcome,
     end_steps,
-    refused_repeat,
     result_events,
     step_events,
 )
@@ -52,6 +51,7 @@ from .control_decision import (
     tools_of,
 )
 from .questions import ask_question
+from .repeated_failures import refused_repeat
 from .task import given_steps, replaced
 
 # Routers of the controller–executor graph: each node may end the flow with an early exit.

@@ -16,6 +16,7 @@ from segue.core.agents import Agent
 from segue.core.approval import ApprovalTerms, Grant, Verdict, flow_of, settled, unfit
 from segue.core.call_rules import CallTerms, asking_words
 from segue.core.calls import (
+    DIRECTORY_SCOPE,
     HIDDEN,
     RECALL,
     SECRET,
@@ -52,6 +53,7 @@ from .context import (
     NodeContext,
     as_text,
     follow,
+    is_lookup,
     recall_ref,
     references,
     resolve_arguments,
@@ -334,9 +336,15 @@ def _of_calls(
     together: Collection[str],
     read: dict[object, SourcedText],
 ) -> Iterable[SourcedText]:
-    """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again."""
+    """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again.
+
+    A directory that Segue read itself has the number 0.
+    """
     for _, calls in groupby(finished, key=lambda call: call.task_id):
-        for number, call in enumerate(calls, start=1):
+        count = 0
+        for call in calls:
+            count += not is_lookup(call.scope)
+            number = 0 if is_lookup(call.scope) else count
             if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
                 tool = tools.get(call.name)
                 own, secret = _labels(call, number if call.task_id == task_id else 0, tool)
@@ -386,6 +394,23 @@ async def _content(file: Attachment, work: NodeContext) -> str:
         return text_of(await work.services.files(file.digest))
     except FileUnavailable:
         return file.name
+
+
+async def find_unread_directories(
+    call: PendingCall, work: NodeContext, task_id: str, tools: Mapping[str, Tool]
+) -> list[PendingCall]:
+    """The calls that read the directories which the task has not read yet, for a call that a person is asked about."""
+    ledger, names = work.services.ledger, [name for name, tool in tools.items() if tool.directory]
+    if not (ledger and names):
+        return []
+    read = {each.name for each in await ledger.finished() if each.task_id == task_id and not each.arguments}
+    scopes = {name: f"{DIRECTORY_SCOPE}{call.scope}:{name}" for name in names if name not in read}
+    return [
+        PendingCall(
+            index=call.index, name=name, arguments={}, scope=scope, origin=f"{call.origin}/{scope}", hidden=True
+        )
+        for name, scope in scopes.items()
+    ]
 
 
 def has_secrets(tools: Mapping[str, Tool]) -> bool:

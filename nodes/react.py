@@ -29,14 +29,12 @@ from segue.prompts.catalogue import error_text, task_text
 from segue.tools.adapters.agents import TASK
 
 from .calls import (
-    UNREADABLE,
     answer_steps,
     begin_steps,
     brief,
     count_usage,
     describe_outcome,
     end_steps,
-    repeated_failure,
     replan_steps,
     result_events,
     show_problem,
@@ -67,6 +65,7 @@ from .react_prompt import (
     record_of,
     runner_of,
 )
+from .repeated_failures import UNREADABLE, repeated_failure
 from .task import additions, amended, begin, end_task, joined, read_added_messages, replaced, unfinished
 
 # Routers of the react graph.

@@ -36,7 +36,7 @@ from segue.core.records import Call
 from segue.prompts.catalogue import agent_prompt, has_slot, render, task_text, template
 from segue.tools.adapters.agents import LocalAgentTool
 
-from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, steps_of_calls
+from .calls import CallRunner, call_events, steps_of_calls
 from .context import (
     CONTROL_TOOLS,
     KEPT_CHARS,
@@ -50,6 +50,7 @@ from .context import (
     envelope_schema,
     exchange,
     is_digest,
+    is_lookup,
     recall_ref,
     recall_tool,
     ref_of,
@@ -72,6 +73,7 @@ from .model_call import (
     whole_answer,
 )
 from .permission import seen_outcome
+from .repeated_failures import UNREADABLE, failed_round, refused_repeat
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message, objective_of
 
 # State of the react graph: message history and records as logs, the rest a snapshot of the task.
@@ -361,7 +363,8 @@ def text_of(outcome: Mapping[str, Any]) -> str:
 async def earlier_results(state: ReactState, ledger: Ledger | None) -> dict[str, EarlierResult]:
     """All results by ref, oldest first; those of `recall` itself aside."""
     finished = await ledger.finished() if ledger else ()
-    found = [*map(_of_call, finished), *_of_messages(state), *_of_records(state)]
+    made = [call for call in finished if not is_lookup(call.scope)]
+    found = [*map(_of_call, made), *_of_messages(state), *_of_records(state)]
     return {result.ref: result for result in found if result.name != RECALL}
 
 

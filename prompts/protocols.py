@@ -54,7 +54,8 @@ def question_text(question: Mapping[str, Any], language: Language) -> str:
     """The question with its choices, the calls to approve with their arguments, or the plan to review."""
     if question["kind"] == "approval":
         plans = [call for call in question["calls"] if is_plan(call)]
-        text = _text("approve", language, calls=_listed(question["calls"]))
+        lines = [line for call in question["calls"] for line in call.get("why", ())]
+        text = "\n".join([_text("approve", language, calls=_listed(question["calls"])), *lines])
         if plans:
             text = _text("review", language, plan="\n".join(plan_lines(plans[0]["arguments"], language)))
         return f"{question['problem']} {text}" if question.get("problem") else text

@@ -168,11 +168,11 @@ class Marks:
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
     `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
     `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
-    else's words; `trusted_fields` are the fields of which that is true. `content`: arguments that are only text, such
-    as the body of a message. `secret`: values of its results go into no call of another tool without a question.
-    `hidden`: the model sees a reference in place of its results, with "summary" also a summary. `approvers` are the
-    roles that may approve its calls, `approvals` is how many different persons have to, and with `not_by_asker` none
-    of them asked for the task.
+    else's words; `trusted_fields` are the fields of which that is true. `directory`: Segue itself reads it before it
+    asks a person about a value. `content`: arguments that are only text, such as the body of a message. `secret`:
+    values of its results go into no call of another tool without a question. `hidden`: the model sees a reference in
+    place of its results, with "summary" also a summary. `approvers` are the roles that may approve its calls,
+    `approvals` is how many different persons have to, and with `not_by_asker` none of them asked for the task.
     """
 
     read_only: bool = False
@@ -186,6 +186,7 @@ class Marks:
     approve: Policy | None = None
     trusted: bool = False
     trusted_fields: tuple[str, ...] = ()
+    directory: bool = False
     content: tuple[str, ...] = ()
     secret: bool = False
     hidden: Hiding = False
@@ -326,6 +327,7 @@ def tool(
     approve: Policy | None = ...,
     trusted: bool = ...,
     trusted_fields: Iterable[str] = ...,
+    directory: bool = ...,
     content: Iterable[str] = ...,
     secret: bool = ...,
     hidden: Hiding = ...,
@@ -409,6 +411,11 @@ class Marked:
     def trusted_fields(self) -> Collection[str]:
         """The fields of its results that nobody else writes, such as an id or the time of arrival."""
         return self.marks.trusted_fields
+
+    @property
+    def directory(self) -> bool:
+        """Whether Segue reads it before it asks a person about a value, such as an address book."""
+        return self.marks.directory
 
     @property
     def content(self) -> Collection[str]:

@@ -28,13 +28,13 @@ def under_policies(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSe
     named = agent.approve if isinstance(agent.approve, dict) else {}
     waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
     terms = (*agent.approvers, *agent.approvals, *agent.not_by_asker)
-    labels = (*agent.trusted, *agent.trusted_fields, *agent.secret, *agent.hidden)
+    labels = (*agent.trusted, *agent.trusted_fields, *agent.directories, *agent.secret, *agent.hidden)
     for name in (*named, *terms, *labels, *(rule.tool for rule in agent.allow)):
         if name not in tools and not waiting and not agent.a2a:
             raise ConfigurationError(
                 "The agent {agent_id} has no tool {tool}, which is named in its `approve`, `approvers`, "
-                "`approvals`, `not_by_asker`, `trusted`, `trusted_fields`, `secret`, `hidden` or `allow`; use one of: "
-                "{known}.",
+                "`approvals`, `not_by_asker`, `trusted`, `trusted_fields`, `directories`, `secret`, `hidden` or "
+                "`allow`; use one of: {known}.",
                 agent_id=agent.agent_id,
                 tool=name,
                 known=listed(tools),
@@ -71,6 +71,7 @@ def _marked(agent: Agent, tool: Tool, settings: ApprovalSettings) -> Tool:
         approve=approve,
         trusted=marks.trusted or tool.name in agent.trusted,
         trusted_fields=(*marks.trusted_fields, *agent.trusted_fields.get(tool.name, ())),
+        directory=marks.directory or tool.name in agent.directories,
         secret=marks.secret or tool.name in agent.secret,
         hidden=_hidden(agent, tool.name) or marks.hidden,
         **_approval_marks(agent, tool.name, marks, settings),
@@ -78,7 +79,20 @@ def _marked(agent: Agent, tool: Tool, settings: ApprovalSettings) -> Tool:
     if tool.name in {*agent.approvers, *agent.approvals, *agent.not_by_asker}:
         changed = changed.with_approval()
     _ = changed.terms  # a role or number that cannot be used shows now
+    if changed.directory and not _is_directory(tool, changed):
+        raise ConfigurationError(
+            "The tool {tool} is a directory, which Segue reads by itself: mark it read_only and trusted or with "
+            "trusted_fields, and let it need neither approval nor arguments.",
+            tool=tool.name,
+        )
     return tool if changed == marks else replace(tool, marks=changed)
+
+
+def _is_directory(tool: Tool, marks: Marks) -> bool:
+    """Whether Segue may read a tool by itself, and learns anything from it."""
+    asks = marks.needs_approval or marks.approve not in (None, "never")
+    needs = tool.spec["function"].get("parameters", {}).get("required", ())
+    return marks.read_only and not (asks or needs) and (marks.trusted or bool(marks.trusted_fields))
 
 
 def _hidden(agent: Agent, name: str) -> Hiding:

@@ -261,6 +261,15 @@ def test_a_longer_word_does_not_ask_for_a_call(word: str, said: str) -> None:
         ("create", "What does this add up to?", False),
         ("pay", "Settle the invoice", True),
         ("settle", "Pay the invoice", False),
+        ("send", "Thank Tom for the numbers", True),
+        ("send", "Whom should I thank? I was told to ask Tom", False),
+        ("send", "Ask me before you pay", False),
+        ("send", "告诉 Tom 数字没问题", True),
+        ("send", "告诉我 Tom 写了什么", False),
+        ("delete", "删除我的邮件", True),
+        ("delete", "Could you bin it?", True),
+        ("delete", "What is in the bin?", False),
+        ("invite", "Ask Sofia to join the review", True),
     ],
 )
 def test_other_words_of_a_verb_ask_for_a_call(verb: str, said: str, asks: bool) -> None:
@@ -282,6 +291,27 @@ def test_a_day_of_the_week_is_a_persons_and_so_is_that_of_a_record_they_name(
 ) -> None:
     events = [{"title": "Dentist", "start": "2026-03-09 08:30"}, {"title": "Lunch", "start": "2026-03-10 12:30"}]
     assert known(said, events).assess({"start": start}, CallTerms(asking_words("move"))).doubted == doubted
+
+
+def test_the_least_permission_is_a_models_to_choose_and_a_greater_one_is_not() -> None:
+    files = known("Share the budget with bob@x.org", [{"path": "/home/a/budget.xlsx"}])
+    shared = {"path": "/home/a/budget.xlsx", "email": "bob@x.org"}
+    terms = CallTerms(("share",))
+    assert files.assess({**shared, "role": "read"}, terms).finding == "sources"
+    assert files.assess({**shared, "role": "edit"}, terms).doubted == ("role",)
+    told = known("Share the budget with bob@x.org", [{"path": "/home/a/budget.xlsx", "note": "read this"}])
+    assert told.assess({**shared, "role": "read"}, terms).doubted == ("role",)
+
+
+def test_the_people_of_a_record_that_two_results_have_are_asked_about() -> None:
+    said = "Create a call with the same attendees as the design review"
+    event = [{"title": "Design review", "attendees": ["ann@x.org", "bob@x.org"]}]
+    mail = [{"subject": "Design review", "attendees": ["eve@y.org"]}]
+    terms = CallTerms(("create",))
+    assert known(said, event).assess({"attendees": ["bob@x.org"]}, terms).finding == "sources"
+    assert known(said, event).assess({"attendees": ["bob@x.org", "eve@y.org"]}, terms).doubted == ("attendees",)
+    for attendee in ("bob@x.org", "eve@y.org"):
+        assert known(said, event, mail).assess({"attendees": [attendee]}, terms).doubted == ("attendees",)
 
 
 def test_hostile_text_neither_ends_nor_delays_the_search() -> None:

@@ -869,7 +869,7 @@ def tools_of(request: Request, done: list[str]) -> list[Callable[..., Any]]:
         """List the mails."""
         return planted(request, "list_mails", MAILS)
 
-    @tool(read_only=True, trusted_fields=["name", "email"])
+    @tool(read_only=True, trusted_fields=["name", "email"], directory=True)
     def list_contacts() -> list[dict[str, Any]]:
         """List the contacts."""
         return planted(request, "list_contacts", CONTACTS)

@@ -72,9 +72,10 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
     rows.add_column(style="dim", overflow="fold")
     rows.add_column(overflow="fold")
     for name, value in _shown_arguments(call, language).items():
-        rows.add_row(Text(visible(name)), Text(_value(value, language)))
+        line = Text(_value(value, language))
         if origin := origin_line(call, name, language):
-            rows.add_row(Text(""), origin)
+            line.append("\n" if "\n" in line.plain else "  ").append(origin)
+        rows.add_row(Text(visible(name)), line)
     body: list[RenderableType] = [
         rows if rows.row_count else Text(terminal_text("no_arguments", language), style="dim")
     ]

@@ -332,6 +332,8 @@ class Agent(BaseModel):
     """Tools whose results are trusted, in addition to those marked `trusted`."""
     trusted_fields: dict[str, Items[str]] = {}
     """Fields of a tool's results that nobody else writes, such as an id or the time of arrival, by tool name."""
+    directories: Items[str] = ()
+    """Tools without arguments, such as an address book, that Segue reads before it asks a person about a value."""
     allow: Items[AllowRule] = ()
     """Where untrusted text may go without a question: values of arguments, hosts, folders."""
     secret: Items[str] = ()

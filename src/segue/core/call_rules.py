@@ -95,31 +95,73 @@ STEM: Final = 4
 
 _ASKING: Final[Mapping[str, Sequence[str]]] = {
     "send": (
-        *("write", "reply", "^mail", "^email", "^e-mail", "^let … know", "^tell …", "^drop … a line"),
-        *("发送", "发一封", "发邮件", "写信", "写一封", "回复"),
+        *("write", "reply", "^mail", "^email", "^e-mail", "^let … know", "^tell …", "^drop … a line", "^drop … a note"),
+        *(
+            "^answer",
+            "^get back to",
+            "^reach out to",
+            "^^ask …",
+            "^^thank …",
+            "^^inform …",
+            "^^notify …",
+            "^^message …",
+        ),
+        *("^^text …", "^^remind …", "^^congratulate …", "^^contact …", "^^confirm to …", "^^apologize to …"),
+        *("发送", "发一封", "发封", "发邮件", "发个邮件", "发信", "发给", "写信", "写一封", "写封", "写个邮件"),
+        *("回复", "回信", "答复", "通知", "转告", "告诉", "告知", "联系", "提醒", "问问", "问一下"),
     ),
-    "reply": ("^answer", "respond", "回复", "答复"),
-    "forward": ("转发",),
-    "delete": ("remove", "erase", "^get rid", "删除", "删掉", "删了"),
-    "archive": ("归档", "存档"),
-    "mark": ("标记", "标为"),
-    "move": ("reschedule", "postpone", "^put", "^push", "^shift", "移动", "移到", "改到", "推迟", "提前"),
-    "cancel": ("^call off", "^drop", "取消"),
-    "create": ("^add", "^schedule", "^set up", "^put", "创建", "新建", "添加", "安排"),
-    "add": ("^put", "添加", "加入"),
-    "invite": ("^add", "邀请"),
-    "share": ("^give", "共享", "分享"),
-    "rename": ("^call", "重命名", "改名", "命名"),
-    "pay": ("^settle", "支付", "付款", "付清"),
-    "transfer": ("^send", "转账", "汇款"),
-    "book": ("reserve", "预订", "预约"),
+    "reply": ("^answer", "respond", "^write back", "^get back to", "回复", "答复", "回信"),
+    "forward": ("^send", "^share", "^pass on", "^pass … on", "转发", "转给", "发给"),
+    "delete": (
+        *("remove", "erase", "^get rid", "^^bin", "^^trash", "^^discard", "^^throw away", "^^throw out", "^^wipe"),
+        *("删除", "删掉", "删了", "删去", "清除", "丢掉", "扔掉", "去掉"),
+    ),
+    "remove": ("delete", "erase", "^^take … off", "删除", "删掉", "移除", "去掉"),
+    "archive": ("^^file away", "^^file … away", "^^put away", "归档", "存档"),
+    "mark": ("^^flag", "标记", "标为", "标成", "设为"),
+    "move": (
+        *(
+            "reschedule",
+            "postpone",
+            "^put",
+            "^push",
+            "^shift",
+            "^change",
+            "^^delay",
+            "^^bring forward",
+            "^^pull",
+            "^^sort",
+        ),
+        *("移动", "移到", "改到", "推迟", "提前", "改期", "延后", "延期", "挪到", "调到", "放到", "放进"),
+    ),
+    "reschedule": (
+        *("postpone", "^move", "^push", "^shift", "^change", "^^delay", "^^bring forward"),
+        *("改到", "推迟", "提前", "改期", "延后", "延期", "挪到", "调到"),
+    ),
+    "cancel": ("delete", "remove", "^call off", "^drop", "^^skip", "取消", "删除", "删掉"),
+    "create": (
+        *("^add", "^schedule", "^set up", "^put", "^enter", "^^arrange", "^^book", "^^plan", "^^new", "^^block"),
+        *("创建", "新建", "添加", "安排", "预约", "加一个", "建一个", "约一个", "加到"),
+    ),
+    "schedule": ("^set up", "^put", "^^plan", "^^arrange", "^^book", "安排", "预约"),
+    "add": ("^put", "^^include", "添加", "加入", "加上"),
+    "invite": ("^add", "^^ask … to join", "^^ask … to come", "^^include", "邀请", "加上", "叫上"),
+    "share": ("^give", "^send", "^^let … see", "^^let … read", "^^let … edit", "^^show …", "共享", "分享", "发给"),
+    "rename": ("^call", "^name", "^^give … name", "重命名", "改名", "命名", "更名", "改叫", "改成"),
+    "pay": ("^settle", "支付", "付款", "付清", "结清", "付掉"),
+    "transfer": ("^send", "转账", "汇款", "转给"),
+    "book": ("reserve", "预订", "预约", "预定"),
+    "reserve": ("^book", "预订", "预约", "预定"),
     "update": ("change", "adjust", "修改", "更新"),
+    "post": ("publish", "^write", "发布"),
 }
 """Words of English and Chinese that ask for what a verb of a tool's name says.
 
-After `^` they do so where a clause begins; `…` is whoever is not the agent's own user.
+After `^` they do so where a clause begins, after `^^` only where a sentence does, or "please" or "and" stands before
+them; `…` is whoever is not the agent's own user.
 """
-_CLAUSE: Final = r"(?:^|[.!?,;:，。；：] ?|\b(?:please|and|then|to|just) )"
+_SENTENCE: Final = r"(?:^|[.!?,;:，。；：] ?|\b(?:please|and|then|just|(?:can|could|will|would) you) )"
+_CLAUSE: Final = rf"(?:{_SENTENCE}|\bto )"
 
 
 def asking_words(verb: str) -> Sequence[str]:
@@ -161,13 +203,14 @@ _ENDING: Final = r"(?:e|e?s|[a-z]?e?d|[a-z]?ing|a?tions?|ions?|ments?)?"
 
 
 def _asks(word: str, said: TextForms) -> bool:
-    """Whether a word occurs, also with another ending; a Chinese one, or several, as it is."""
+    """Whether a word occurs, also with another ending; a Chinese one, or several, as it is and not "告诉我"."""
     if word.startswith("^"):
-        phrase = re.escape(word[1:]).replace(r"\ …", r" (?!me\b|us\b)\S[^.!?;]{0,60}?")
-        return bool(re.search(rf"{_CLAUSE}{phrase}(?!\w)", said.text))
+        begins = _SENTENCE if word.startswith("^^") else _CLAUSE
+        phrase = re.escape(word.lstrip("^")).replace(r"\ …", r" (?!me\b|us\b)\S[^.!?;]{0,60}?")
+        return bool(re.search(rf"{begins}{phrase}(?!\w)", said.text))
     asked = plain(word)
     if not asked.isascii() or " " in asked:
-        return asked in said.text
+        return bool(re.search(rf"{re.escape(asked)}(?!我(?!的))", said.text))
     stem = asked.rstrip("e") if len(asked) > STEM else asked
     forms = re.compile(re.escape(stem) + _ENDING)
     return any(own == asked or (len(stem) >= STEM and forms.fullmatch(own)) for own in said.vocabulary)

@@ -45,6 +45,9 @@ class Tool(Protocol):
     def trusted_fields(self) -> Collection[str]: ...
 
     @property
+    def directory(self) -> bool: ...
+
+    @property
     def content(self) -> Collection[str]: ...
 
     @property
@@ -70,6 +73,8 @@ class Tool(Protocol):
     async def call(self, arguments: Mapping[str, Any]) -> Any: ...
 
 
+DIRECTORY_SCOPE = "directory:"
+"""Begins the scope of a call by which Segue itself reads a directory; no model sees it, or its result."""
 RECALL = "recall"
 """The tool that rounds of ReAct offer beside an agent's own; it only reads."""
 

@@ -16,7 +16,7 @@ LENGTH = 12
 
 _APART = {
     *("a2a", "allow", "approvals", "approve", "approvers", "hidden", "mcp", "model", "not_by_asker", "on_secret"),
-    *("ask_user", "review_plan", "secret", "tools", "trusted", "trusted_fields"),
+    *("ask_user", "directories", "review_plan", "secret", "tools", "trusted", "trusted_fields"),
 }
 """Fields of an agent that `agent_digest` has in a form of their own."""
 _SAME = {name for name, field in Agent.model_fields.items() if SAME_VERSION in field.metadata}
@@ -42,6 +42,7 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         **({"review_plan": agent.review_plan} if agent.review_plan else {}),
         **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
         **({"trusted_fields": agent.trusted_fields} if agent.trusted_fields else {}),
+        **({"directories": sorted(agent.directories)} if agent.directories else {}),
         **({"allow": [rule.model_dump() for rule in agent.allow]} if agent.allow else {}),
         **({"secret": sorted(agent.secret), "on_secret": agent.on_secret} if agent.secret else {}),
         **({"hidden": agent.hidden} if agent.hidden else {}),
@@ -108,6 +109,6 @@ def _module_of(origin: Any) -> str:
 def _described(tool: Tool) -> dict[str, Any]:
     marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
     further = {"untrusted": tool.approve == "untrusted", "trusted": tool.trusted, "content": sorted(tool.content)}
-    further |= {"trusted_fields": sorted(tool.trusted_fields)}
+    further |= {"trusted_fields": sorted(tool.trusted_fields), "directory": tool.directory}
     further |= {"secret": tool.secret, "hidden": tool.hidden, "terms": tool.terms.json()}
     return {"function": tool.spec["function"], **marks, **{name: said for name, said in further.items() if said}}

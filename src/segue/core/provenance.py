@@ -154,6 +154,8 @@ DIGITS: Final = 3
 """Digits of a number that is looked for in a text."""
 ACCOUNT_DIGITS: Final = 8
 """Digits of a number in a text that nobody computes."""
+LEAST_RIGHTS: Final = ("read", "reader", "read-only", "readonly", "view", "viewer")
+"""Values of a permission that a model may choose as it may choose a short code: none gives less."""
 
 
 @dataclass(frozen=True)
@@ -228,12 +230,12 @@ class SourcedText:
             return _is_in_text(value, self.forms)
         return not self.trusted and number_of(value) in self._written_numbers
 
-    def choice(self, said: TextForms) -> RecordChoice:
-        """Its records, among which a person's words may choose."""
-        return RecordChoice(self._records, self.own, said, " ".join(source.name for source in self.sources))
+    def choice(self, said: TextForms, writers: Collection[str] = ()) -> RecordChoice:
+        """Its records, among which a person's words may choose; `writers` are the people whose records they ask for."""
+        return RecordChoice(self.records, self.own, said, " ".join(source.name for source in self.sources), writers)
 
     @cached_property
-    def _records(self) -> list[Mapping[str, Any]]:
+    def records(self) -> list[Mapping[str, Any]]:
         return records_of(self._leaves)
 
     def with_day(self, moment: str) -> Iterator[Leaf]:
@@ -462,6 +464,7 @@ class SeenText:
         if any(each.trusted for each in holders):
             holders = [each for each in holders if each.trusted]
         chosen = any(self._is_chosen(each, each.fields(name, leaf)) for each in holders)
+        chosen = chosen or (isinstance(leaf, str) and bool(identifiers(leaf)) and identifiers(leaf) <= self._meant)
         return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
 
     def _is_chosen(self, text: SourcedText, fields: Iterable[Leaf]) -> bool:
@@ -470,8 +473,28 @@ class SeenText:
 
     def _choice(self, text: SourcedText) -> RecordChoice:
         if id(text) not in self._choices:
-            self._choices[id(text)] = text.choice(self._said)
+            self._choices[id(text)] = text.choice(self._said, self._writers)
         return self._choices[id(text)]
+
+    @cached_property
+    def _writers(self) -> frozenset[str]:
+        """The addresses of the people whose records the person asks for, by fields that nobody else writes."""
+        known = (each.choice(self._said) for each in self._entered if each.own)
+        return frozenset[str]().union(*(choice.addresses_named_as_writers for choice in known))
+
+    @cached_property
+    def _meant(self) -> frozenset[str]:
+        """The addresses in the field that the person asks for of a record that they name; none if two records fit."""
+        found = list[frozenset[str]]()
+        for each in self._entered:
+            choice, records = self._choice(each), each.records[:RECORDS]
+            names = [
+                name for name in dict.fromkeys(name for of in records for name in of) if choice.asks_for_field(name)
+            ]
+            for record in records if names else ():
+                if choice.is_named_as_a_whole(record):
+                    found += [identifiers(_text(record[name])) for name in names if name in record]
+        return found[0] if len(set(found)) == 1 else frozenset()
 
     def _is_of_named_record(self, name: str, value: Any) -> bool:
         """Whether each part of a value is a field of a record that the person named, be it an address."""
@@ -534,7 +557,8 @@ def _is_wording(leaf: str) -> bool:
     text, number = plain(leaf), number_of(leaf)
     if number:
         return len(number) >= ACCOUNT_DIGITS and not number.startswith("-") and "." not in number
-    return not (is_moment(text) or letters_in(text) < DISTINCTIVE or clocks(text) == {text})
+    is_code = letters_in(text) < DISTINCTIVE or text in LEAST_RIGHTS
+    return not (is_moment(text) or is_code or clocks(text) == {text})
 
 
 def _is_in(leaf: Any, text: TextForms, own_words: bool = False) -> bool:

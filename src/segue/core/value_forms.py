@@ -11,6 +11,21 @@ from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTH_NAMES = (
+    *(
+        "january",
+        "february",
+        "march",
+        "april",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ),
+)
 SHINGLE = 4
 """Words in a row that two texts have in common where one is made of the other."""
 
@@ -179,14 +194,14 @@ def days(text: str) -> frozenset[Day]:
     return frozenset(found | {Day(int(month), int(day)) for month, day in _CHINESE_DATE.findall(text)})
 
 
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CHINESE_WEEKDAY = re.compile(r"(?:星期|周|礼拜)([一二三四五六日])")
 _CHINESE_DAYS = "一二三四五六日"
 
 
 def weekdays(text: str) -> frozenset[int]:
     """The days of the week that are named in a plain text, Monday being 0."""
-    found = {number for number, name in enumerate(_WEEKDAYS) if name in text}
+    found = {number for number, name in enumerate(WEEKDAYS) if name in text}
     chinese = _CHINESE_WEEKDAY.findall(text.replace("天", "日"))
     return frozenset(found | {_CHINESE_DAYS.index(sign) for sign in chinese})
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ...core.provenance import Source
 from ...prompts.catalogue import joined, terminal_text
+from ...prompts.origins import describe_origin
 from ..output import echo, standard_output
 
 # Text from people, models and tools, made safe to print.
@@ -284,16 +285,10 @@ def discard_typed() -> None:
 
 def origin_line(call: Mapping[str, Any], argument: str, language: str) -> Text | None:
     """What an argument of a question came from; None where the question does not say."""
-    found = [Source.of(source) for source in call.get("sources", {}).get(argument, ())]
-    if not found:
+    if not (origin := visible(describe_origin(call, argument, language))):
         return None
-    others = [_named(source, language) for source in found if not source.trusted]
-    if not others:
-        names = dict.fromkeys(_named(source, language) for source in found)
-        return Text(terminal_text("from_trusted", language, source=_listed(names, language)), style="dim")
-    mixed = any(source.kind == "user" and source.trusted for source in found)
-    name = "from_others_too" if mixed else "from_others"
-    return Text(terminal_text(name, language, source=_listed(dict.fromkeys(others), language)), style="red")
+    trusted = all(source["trusted"] for source in call["sources"][argument])
+    return Text(origin, style="dim" if trusted else "red")
 
 
 def flow_line(call: Mapping[str, Any], language: str) -> str:
@@ -310,15 +305,6 @@ def _flow_name(source: Source) -> str:
     """The sentence for a source whichever of its calls it is."""
     kind = {"user": "imported", "tool": "any_tool", "mcp": "any_tool"}.get(source.kind, source.kind)
     return f"source_{kind.replace('-', '_')}"
-
-
-def _named(source: Source, language: str) -> str:
-    name = {"user": "imported", "tool": "tool", "mcp": "tool"}.get(source.kind, source.kind)
-    if source.kind == "user" and source.trusted:
-        name = "user"
-    if name == "tool" and not source.call:
-        name = "tool_before"
-    return terminal_text(f"source_{name.replace('-', '_')}", language, name=one_line(source.name), call=source.call)
 
 
 def _listed(names: Mapping[str, None], language: str) -> str:

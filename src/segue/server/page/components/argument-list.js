@@ -51,18 +51,19 @@ export function ArgumentList({ values, sources = {} }) {
     ${entries.map(
       ([name, value]) => html`<div key=${name}>
         <dt>${name}</dt>
-        <${Value} value=${value} name=${name} beside=${values} />
-        ${originOf(sources[name]) &&
-        html`<dd class="origin" data-trusted=${sources[name].every(({ trusted }) => trusted)}>
-          ${originOf(sources[name])}
-        </dd>`}
+        <${Value} value=${value} name=${name} beside=${values} sources=${sources[name]} />
       </div>`,
     )}
   </dl>`;
 }
 
-/** A long value scrolls, also by the keyboard. @param {{ value: unknown, name: string, beside: Json }} props */
-function Value({ value, name, beside }) {
+/**
+ * A value, and behind it what it came from. A long one scrolls, also by the keyboard.
+ *
+ * @param {{ value: unknown, name: string, beside: Json, sources?: Source[] }} props
+ */
+function Value({ value, name, beside, sources = [] }) {
+  const origin = originOf(sources);
   const shown = useRef(/** @type {HTMLElement | null} */ (null));
   const [isLong, setLong] = useState(false);
   useLayoutEffect(() => {
@@ -73,6 +74,7 @@ function Value({ value, name, beside }) {
   }, [value]);
   return html`<dd ref=${shown} data-type=${kindOf(value)} tabindex=${isLong ? 0 : undefined}>
     <${Readable} value=${value} name=${name} beside=${beside} exact=${true} />
+    ${origin && html`<span class="origin" data-trusted=${sources.every(({ trusted }) => trusted)}>${origin}</span>`}
   </dd>`;
 }
 
