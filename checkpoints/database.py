@@ -94,12 +94,18 @@ class _Transaction:
     brief: bool
     sequence: int
     together: bool
+    first: Callable[[Any], Any] | None
 
     def run(self, connection: Any) -> list[Any]:
         if not self.together:
-            return [part.work(connection) for part in self.parts]
+            return self._run(connection)
         with connection.together():
-            return [part.work(connection) for part in self.parts]
+            return self._run(connection)
+
+    def _run(self, connection: Any) -> list[Any]:
+        if self.first is not None:
+            self.first(connection)
+        return [part.work(connection) for part in self.parts]
 
 
 class Connections(Generic[C_co]):
@@ -168,12 +174,13 @@ class Connections(Generic[C_co]):
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = NONE,
         together: bool = False,
+        first: Callable[[C_co], Any] | None = None,
     ) -> "asyncio.Future[T]":
         self.check_usable()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         parts = [*self._take_back_unstarted(joined), _Part(work, failed, future)]
-        transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred, together)
+        transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred, together, first)
         self._waiting.append(transaction)
         if deferred:
             self._deferred[future] = transaction

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from segue.core.errors import DatabaseUnavailable, StaleOwner, StorageError, ThreadBusy
 from segue.core.records import Count, Record, from_row
 
-from .ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
+from .ports import ALL, Connection, Database, NotRepeatable, Row, Session, lease_clock
 
 LEASE_SECONDS = 15.0
 """How long a lease in SQLite holds without being renewed."""
@@ -18,6 +18,11 @@ QUEUE_TTL = 5.0
 """Seconds that a position in the queue lives without being renewed."""
 
 _CHECK_FENCE = "SELECT 1 FROM leases WHERE thread_id = ? AND fence = ?"
+_NEWEST_UNDER = """
+    SELECT task_id, status, requested, notes FROM leases JOIN tasks ON tasks.position = (
+        SELECT max(newest.position) FROM tasks AS newest WHERE newest.thread_id = leases.thread_id
+    ) WHERE leases.thread_id = ? AND fence = ?
+"""
 _FLOOR = "SELECT 1 FROM leases WHERE thread_id = ''"
 
 # The row of the thread '' holds the highest fence of the threads that were deleted.
@@ -57,6 +62,17 @@ def check_fence(connection: Connection, thread_id: str, fence: int) -> None:
     """Make sure, inside a write transaction, that no other owner took the thread."""
     if connection.execute(_CHECK_FENCE + connection.for_key_share, (thread_id, fence)).fetchone() is None:
         raise StaleOwner(thread_id)
+
+
+def newest_under(connection: Connection, thread_id: str, fence: int) -> Row | None:
+    """As `check_fence`; returns the thread's newest task, which is locked, where it has any."""
+    locks = f"{connection.for_key_share} OF leases{connection.for_update} OF tasks" if connection.for_update else ""
+    found: list[Row] = connection.fetched(_NEWEST_UNDER + locks, (thread_id, fence))
+    if not found:
+        check_fence(connection, thread_id, fence)
+        return None
+    connection.has_locked(found[0]["task_id"])
+    return found[0]
 
 
 def release_lease(connection: Connection, thread_id: str, fence: int | None) -> None:

@@ -92,6 +92,10 @@ class Connection(Protocol):
         """As `lock`, for a task's row: whoever numbers its events has it."""
         ...
 
+    def has_locked(self, task_id: str) -> None:
+        """A query of this transaction has locked a task's row."""
+        ...
+
     def now(self) -> float:
         """Unix time in seconds, by the one clock that leases expire by."""
         ...
@@ -261,7 +265,12 @@ class Statements(Protocol):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, /
     ) -> None: ...
 
-    def run(self, connection: Connection) -> None: ...
+    def run(self, connection: Connection, kept: int | None = None) -> None:
+        """Carry them out; of the writes that led to a checkpoint so many are stored that are read after it.
+
+        Without the number it is looked up, and inside a node the others are deleted.
+        """
+        ...
 
 
 class Contents(Protocol):
@@ -380,6 +389,7 @@ class Database(Protocol[C_co]):
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = ...,
         together: bool = False,
+        first: Callable[[C_co], Any] | None = None,
     ) -> "asyncio.Future[T]":
         """Begin `work` as one transaction, after those that were begun before.
 
@@ -387,9 +397,9 @@ class Database(Protocol[C_co]):
         that was written before. `brief` work changes a few rows by their key: it may be carried out on the event loop.
         `failed` gets the error, before the next transaction begins. A `deferred` one, which is brief, too, waits a
         moment for the next one, to be committed with it. Deferred ones of `joined` that have not begun become its
-        first parts, each with another work than before, where only deferred ones were begun since. `together`: its
-        statements are sent so, and it counts no rows and handles no errors of theirs. Shield the future to let it end
-        when the waiter is cancelled.
+        first parts, behind `first`, each with another work than before, where only deferred ones were begun since.
+        `together`: its statements are sent so, and it counts no rows and handles no errors of theirs. Shield the future
+        to let it end when the waiter is cancelled.
         """
         ...
 

@@ -17,11 +17,11 @@ from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, cast
 from uuid import UUID
 
 import ormsgpack
-from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.base import id as langgraph_ids
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -429,6 +429,12 @@ WRITE_COLUMNS = f"{', '.join(WRITE_KEY)}, type AS kind, substr(value, length(val
 """What `check_row` reads of a write."""
 RETAINED = 12
 """So many newest checkpoints of a thread's own graph keep all writes upon them: those of two turns."""
+NEXT = "segue_next"
+"""In a checkpoint's metadata the nodes that run next; older checkpoints have what was written to their channels."""
+BRANCH = "branch:to:"
+"""How LangGraph's channels begin that make a node run next."""
+SENT = "__pregel_tasks"
+"""LangGraph's channel of nodes that are sent their own input."""
 _INPUT_TASK = "00000000-0000-0000-0000-000000000000"
 """LangGraph's task of what came from outside: it is applied again where LangGraph goes back to the checkpoint."""
 
@@ -436,10 +442,8 @@ _HALF = 0x7FFFFFFF
 
 _AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _CHANNELS = f"SELECT channel FROM writes WHERE {_AT}"
-_DROP = f"""
-    DELETE FROM writes WHERE {_AT} AND task_id <> ?
-        AND channel <> '__pregel_tasks' AND substr(channel, 1, 10) <> 'branch:to:' AND channel NOT IN ({{}})
-"""
+_DROP = f"DELETE FROM writes WHERE {_AT} AND task_id <> ? AND channel <> '{SENT}' AND channel NOT IN ({{}})"
+_BUT_BRANCHES = f" AND substr(channel, 1, {len(BRANCH)}) <> '{BRANCH}'"
 _NEWEST = f"""
     WITH RECURSIVE newest(id, parent, place) AS (
         SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
@@ -527,22 +531,30 @@ def check_row(row: Row, key: Sequence[str]) -> None:
 
 
 def sealed_checkpoint(
-    connection: Connection, key: Sequence[Any], metadata: str, kind: str, ending: object
+    connection: Connection,
+    key: Sequence[Any],
+    metadata: str,
+    kind: str,
+    ending: object,
+    kept: int | None = None,
 ) -> tuple[int, int]:
-    """The columns `kept_writes` and `checksum` of a checkpoint, which is stored after the writes that led to it."""
-    kept = _kept_writes(connection, key, metadata)
+    """The columns `kept_writes` and `checksum` of a checkpoint, which is stored after the writes that led to it.
+
+    `kept` of them are read once it is stored: it is looked up where it is not known.
+    """
+    if kept is None:
+        kept = _kept_writes(connection, key, metadata)
     return kept, row_checksum((*key, kept), kind, ending)
 
 
 def _kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> int:
-    """How many of the writes that led to a checkpoint are read once it is stored.
-
-    Logs are rebuilt from the writes to them, and the other channels tell which nodes ran.
-    """
+    """How many of the writes that led to a checkpoint are read once it is stored."""
     thread_id, ns, _, parent = key
-    logs = logs_of(metadata)
-    written = connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()
-    return len([row for row in written if _is_kept(row["channel"], logs)])
+    if parent is None:
+        return 0
+    read = _Read.of(metadata)
+    rows = connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()
+    return len([row for row in rows if read.has(row["channel"])])
 
 
 def drop_superseded_writes(connection: Connection, place: Place, metadata: str) -> None:
@@ -563,8 +575,10 @@ def drop_superseded_writes(connection: Connection, place: Place, metadata: str) 
 
 
 def _drop_writes(connection: Connection, place: Place, metadata: str) -> None:
-    logs = sorted(logs_of(metadata)) or [""]
-    connection.execute(_DROP.format(", ".join("?" * len(logs))), (*place, _INPUT_TASK, *logs))
+    read = _Read.of(metadata)
+    logs = sorted(read.logs) or [""]
+    statement = _DROP.format(", ".join("?" * len(logs))) + (_BUT_BRANCHES if read.branches else "")
+    connection.execute(statement, (*place, _INPUT_TASK, *logs))
 
 
 def check_newest(connection: Connection, place: Place) -> None:
@@ -656,26 +670,61 @@ def check_thread(connection: Connection, thread_id: str) -> None:
         check_key(row, WRITE_KEY)
 
 
+class _Read(NamedTuple):
+    """The channels whose writes are read once the checkpoint after them is stored.
+
+    Logs are rebuilt from the writes to them, and the others tell which nodes ran, unless the checkpoint does.
+    """
+
+    logs: Set[str]
+    branches: bool
+
+    @classmethod
+    def of(cls, metadata: str) -> Self:
+        """By the metadata of the checkpoint; no logs where those are malformed."""
+        try:
+            form = json.loads(metadata or "{}")
+        except ValueError:
+            form = {}
+        return cls.after(form if isinstance(form, Mapping) else {})
+
+    @classmethod
+    def after(cls, metadata: Mapping[str, Any]) -> Self:
+        """As `of`, of metadata that are not stored yet."""
+        counted = metadata.get("counters_since_delta_snapshot")
+        return cls(counted.keys() if isinstance(counted, Mapping) else set(), NEXT not in metadata)
+
+    def has(self, channel: str) -> bool:
+        """Whether the writes to a channel are read."""
+        return channel in self.logs or channel == SENT or (self.branches and channel.startswith(BRANCH))
+
+
 def logs_of(metadata: str) -> Set[str]:
     """The logs that are not stored whole in a checkpoint, by its metadata; none where those are malformed."""
-    try:
-        form = json.loads(metadata or "{}")
-    except ValueError:
-        return set()
-    return logs_in(form) if isinstance(form, Mapping) else set()
+    return _Read.of(metadata).logs
 
 
-def logs_in(metadata: Mapping[str, Any]) -> Set[str]:
-    """As `logs_of`, of metadata that are not stored yet."""
-    counted = metadata.get("counters_since_delta_snapshot")
-    return counted.keys() if isinstance(counted, Mapping) else set()
+def writes_read_after(writes: Sequence[tuple[str, Any]], metadata: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
+    """What is read of writes once the checkpoint after them is stored, which has these metadata."""
+    read = _Read.after(metadata)
+    return [each for each in writes if read.has(each[0])]
 
 
 def writes_kept_after(
-    writes: Sequence[tuple[str, Any]], task_id: str, logs: Collection[str]
+    writes: Sequence[tuple[str, Any]], task_id: str, place: Place, metadata: Mapping[str, Any]
 ) -> Sequence[tuple[str, Any]]:
-    """What a task wrote inside a node, without what `drop_superseded_writes` deletes with the checkpoint after it."""
-    return writes if task_id == _INPUT_TASK else [each for each in writes if _is_kept(each[0], logs)]
+    """What a task wrote upon a checkpoint, without what `drop_superseded_writes` deletes with the one after it."""
+    return writes_read_after(writes, metadata) if place[1] and task_id != _INPUT_TASK else writes
+
+
+def naming_next(metadata: CheckpointMetadata, checkpoint: Checkpoint) -> CheckpointMetadata:
+    """The metadata of a checkpoint with the nodes that run next, if it ends a step."""
+    updated = checkpoint.get("updated_channels")
+    if metadata.get("source") != "loop" or updated is None:
+        return metadata
+    sent = [each.node for each in checkpoint["channel_values"].get(SENT, ())]
+    branches = [name.removeprefix(BRANCH) for name in updated if name.startswith(BRANCH)]
+    return cast(CheckpointMetadata, {**metadata, NEXT: [*sent, *branches]})
 
 
 def _row(connection: Connection, place: Place) -> Row | None:
@@ -699,13 +748,10 @@ def _check_link(link: _Link, writes: Sequence[Row]) -> None:
     check_row(link.row, CHECKPOINT_KEY)
     for write in writes:
         (check_row if write["channel"] in link.logs else check_key)(write, WRITE_KEY)
-    kept = [write for write in writes if _is_kept(write["channel"], link.logs)]
+    read = _Read.of(link.row["metadata"])
+    kept = [write for write in writes if read.has(write["channel"])]
     if len(kept) < (link.row["kept_writes"] or 0):
         raise Undecodable(f"a part of what was written upon checkpoint {link.row['parent_checkpoint_id']} is missing")
-
-
-def _is_kept(channel: str, logs: Collection[str]) -> bool:
-    return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
 
 
 def _writes_upon(connection: Connection, place: Place, ids: Sequence[str]) -> dict[str, list[Row]]:

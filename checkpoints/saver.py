@@ -26,14 +26,21 @@ from langgraph.runtime import get_runtime
 
 from segue.core.actor import OPERATOR
 from segue.core.audit import Act
-from segue.core.errors import BlockingCall, ConfigurationError, DamagedCheckpoint, DatabaseUnavailable, StaleOwner
+from segue.core.errors import (
+    BlockingCall,
+    ConfigurationError,
+    DamagedCheckpoint,
+    DatabaseUnavailable,
+    SegueError,
+    StaleOwner,
+)
 from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
 from segue.core.sync import run_sync
 from segue.core.task import TaskStatus
 
 from .audit import record
 from .events import put_event
-from .leases import check_fence
+from .leases import check_fence, newest_under
 from .permissions import grant
 from .ports import Connection, Database, Failed, Place, Row
 from .rows import (
@@ -53,9 +60,10 @@ from .rows import (
     delete_runs,
     follow,
     keep_newest,
-    logs_in,
+    naming_next,
     unshared,
     writes_kept_after,
+    writes_read_after,
 )
 from .spend import count_calls
 
@@ -70,8 +78,6 @@ STRUCTURED_RESPONSE = "structured_response"
 _NO_WRITES_MARK = ("__no_writes__", None)
 
 _PAUSABLE = (TaskStatus.RUNNING, TaskStatus.PAUSING)
-# The task that runs is the thread's newest.
-_RUNNING = "SELECT task_id, status, requested, notes FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 
 PAGE = 20
 """Checkpoints of a listing that are read at once."""
@@ -105,19 +111,21 @@ class _Step:
         return stored
 
     def kept_after(self, metadata: CheckpointMetadata) -> "_Step":
-        """What is kept of it, inside a node, once the checkpoint after it is stored, which has these metadata."""
-        return replace(self, writes=writes_kept_after(self.writes, self.task_id, logs_in(metadata)))
+        """What is kept of it once the checkpoint after it is stored, which has these metadata."""
+        return replace(self, writes=writes_kept_after(self.writes, self.task_id, _key_of(self.config), metadata))
 
 
 @dataclass(frozen=True)
 class _Deferred:
-    """What waits for the checkpoint that is made upon `place`: inside a node, that one's transaction stores it.
+    """What waits for the checkpoint that is made upon `place`, whose transaction stores it.
 
-    `save` is given its metadata, and returns what stores it there, where the thread is checked once.
+    `save` is given its metadata, and returns what stores it there, where the thread is checked once. `writes` are those
+    upon `place`.
     """
 
-    place: tuple[str, str, str]
+    place: Place
     save: Callable[[CheckpointMetadata], Callable[[Connection], Any]]
+    writes: Sequence[tuple[str, Any]] = ()
 
 
 @dataclass
@@ -126,7 +134,8 @@ class _Hold:
 
     `deferred` has what waits for the next checkpoint, `running` the row of the thread's newest task, as
     it was when a checkpoint was saved last, `loop` the one that runs it, and `calls` the model calls that are settled,
-    by the graph's task that made them and has not ended.
+    by the graph's task that made them and has not ended. `made` has the newest checkpoint of each namespace that was
+    made here, `apart` those upon which writes were stored before the next one.
     """
 
     thread_id: str
@@ -136,6 +145,8 @@ class _Hold:
     running: Row | None = None
     calls: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     before: Callable[[], Awaitable[None]] | None = None
+    made: dict[str, str] = field(default_factory=dict)
+    apart: set[Place] = field(default_factory=set)
     _order: asyncio.Lock = field(default_factory=asyncio.Lock)
     _error: BaseException | None = None
 
@@ -154,6 +165,19 @@ class _Hold:
         """Make sure, in a transaction, that the thread is still ours."""
         if self.fence:
             check_fence(connection, self.thread_id, self.fence)
+
+    def newest(self, connection: Connection) -> Row | None:
+        """As `check`; returns the thread's newest task, which is the one that runs."""
+        return newest_under(connection, self.thread_id, self.fence) if self.fence else None
+
+    def has_apart(self, place: Place) -> bool:
+        """Whether writes upon a checkpoint may be stored that are not in the transaction of the one after it."""
+        return self.made.get(place[1]) != place[2] or place in self.apart
+
+    def follow(self, place: Place, made: Place) -> None:
+        """A checkpoint was made upon the one at `place`."""
+        self.apart.discard(place)
+        self.made[made[1]] = made[2]
 
     def note(self, error: BaseException) -> None:
         """From now on, let nothing be written that builds on a write that failed."""
@@ -266,32 +290,39 @@ class FencedSaver(BaseCheckpointSaver[str]):
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
         await hold.wait_before()
+        if hold.fence and not self._is_foreign:
+            metadata = naming_next(metadata, checkpoint)
         try:
             saved = statements.put(config, checkpoint, metadata, new_versions)
         except BaseException as error:
             hold.note(error)
             raise
 
-        def save(connection: Connection) -> Row | None:
-            hold.check(connection)
-            hold.check_no_gap()
-            statements.run(connection)
-            return next(iter(connection.fetched(_RUNNING, (thread_id,))), None)
+        place, read, row = _key_of(config), 0, None
 
+        def check(connection: Connection) -> None:
+            nonlocal row
+            row = hold.newest(connection)
+            hold.check_no_gap()
+
+        def save(connection: Connection) -> None:
+            statements.run(connection, None if hold.has_apart(place) else read)
+
+        submit = partial(self._database.submit, save, brief=True, failed=hold.note, together=True, first=check)
         if hold.fence and metadata.get("source") == "input":
-            writing = self._database.submit(save, brief=True, failed=hold.note, deferred=True, together=True)
-            hold.defer(writing, _Deferred(_key_of(saved), lambda _: statements.run))
+            hold.defer(submit(deferred=True), _Deferred(_key_of(saved), lambda _: statements.run))
+            hold.follow(place, _key_of(saved))
             return saved
-        place = _key_of(config)
-        joined = {
-            future: waiting.save(metadata)
-            for future, waiting in hold.deferred.items()
-            if waiting.place == place and place[1]
-        }
-        row = await asyncio.shield(
-            self._database.submit(save, brief=True, failed=hold.note, joined=joined, together=True)
-        )
+        upon = {future: waiting for future, waiting in hold.deferred.items() if waiting.place == place}
+        read = sum(len(writes_read_after(waiting.writes, metadata)) for waiting in upon.values())
+        try:
+            await asyncio.shield(submit(joined={future: waiting.save(metadata) for future, waiting in upon.items()}))
+        except Exception as error:
+            if upon and not isinstance(error, SegueError):
+                hold.check_no_gap()
+            raise
         hold.running = row
+        hold.follow(place, _key_of(saved))
         if row and row["requested"] in ("pause", "stop") and row["status"] in _PAUSABLE and self._on_pause is not None:
             self._on_pause(row["task_id"])
         return saved
@@ -328,13 +359,14 @@ class FencedSaver(BaseCheckpointSaver[str]):
         def save(connection: Connection) -> list[EventForm]:
             hold.check(connection)
             hold.check_no_gap()
+            hold.apart.add(place)
             return step.save(self._database, connection)
 
         writing = self._database.submit(save, brief=True, failed=hold.note, deferred=deferred, together=True)
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if deferred:
             after = lambda metadata: partial(step.kept_after(metadata).save, self._database)  # noqa: E731
-            hold.defer(writing, _Deferred(place, after))
+            hold.defer(writing, _Deferred(place, after, encoded))
         else:
             await asyncio.shield(writing)
 

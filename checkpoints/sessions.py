@@ -48,7 +48,7 @@ from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row, insert_into
-from .rows import SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
+from .rows import NEXT, SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
 from .saver import FencedSaver
 from .schema import OF_SESSIONS, RECOVERED
 from .search import remove_thread
@@ -250,8 +250,7 @@ async def prune(
         connection.execute("SAVEPOINT pruning")
         for inside, found in merged.items():
             base = find(connection, thread_id, selection.oldest[inside])
-            noted = {"segue_since": since} if base.checkpoint_id == checkpoint_id else {}
-            _merge(connection, base, found, noted)
+            _merge(connection, base, found, {"segue_since": since if base.checkpoint_id == checkpoint_id else 0.0})
         bounds = {inside: selection.oldest[inside] for inside in merged} | dict.fromkeys(selection.removed, _END)
         removed = sum(_remove(connection, thread_id, inside, until) for inside, until in bounds.items())
         connection.state.drop_unused(thread_id)
@@ -292,7 +291,7 @@ def _select(thread_id: str, checkpoint_id: str, connection: Connection) -> Selec
         oldest = next((each for each in every if each in kept), None)
         if oldest is None:
             selection.removed.add(inside)
-        elif oldest != every[0]:
+        elif oldest != every[0] or (not inside and oldest < checkpoint_id):
             selection.oldest[inside] = oldest
     return selection
 
@@ -306,7 +305,7 @@ def _merge(connection: Connection, base: Checkpoint, values: Mapping[str, Any], 
     for log in metadata.pop(_COUNTED, {}):
         if log in values and log not in checkpoint["channel_values"]:
             checkpoint["channel_values"][log] = _DeltaSnapshot(values[log])
-    metadata["segue_ran"], metadata["segue_next"] = nodes_run(connection, base), following(connection, base)
+    metadata["segue_ran"], metadata[NEXT] = nodes_run(connection, base), following(connection, base)
     written, state = json.dumps(metadata, ensure_ascii=False), SERDE.plain_typed(checkpoint)
     connection.state.put_checkpoint(
         base.thread_id, CheckpointRow(base.inside, base.checkpoint_id, None, state, written)

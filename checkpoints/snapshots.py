@@ -10,14 +10,10 @@ from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, Unknow
 from segue.core.timeline import SHORT, Place, Snapshot
 
 from .ports import ALL, Connection, Row
-from .rows import SERDE, Undecodable, decoded_checkpoint, decoding, seconds_of
+from .rows import BRANCH, NEXT, SENT, SERDE, Undecodable, decoded_checkpoint, decoding, seconds_of
 
-_BRANCH = "branch:to:"
-"""How LangGraph's channels begin that make a node run next."""
 RESUME = "__resume__"
 """LangGraph's channel of the answers to interrupts."""
-_SENT = "__pregel_tasks"
-"""LangGraph's channel of nodes that are sent their own input."""
 
 
 # The newest ids come from the index alone: metadata lies behind the state in a row.
@@ -100,7 +96,7 @@ class Page:
     def around(cls, connection: Connection, rows: Sequence[Row], values: Mapping[str, Any]) -> "Page":
         """What was written upon the rows that a query of a page gave; what is no text is left to a query of its own."""
         writes: dict[tuple[str, str], list[Row]] = {_key(row): [] for row in rows}
-        for row in connection.fetched(_WRITTEN_UPON_PAGE, {**values, "sent": _SENT}):
+        for row in connection.fetched(_WRITTEN_UPON_PAGE, {**values, "sent": SENT}):
             writes.setdefault(_key(row), []).append(row)
         readable = {key: found for key, found in writes.items() if all(map(_is_readable, found))}
         return cls({_key(row): row for row in rows}, readable)
@@ -217,7 +213,7 @@ def task_of(connection: Connection, found: Checkpoint) -> str | None:
 
 def following(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:
     """The nodes that would run next, one entry for each time; none where the graph has ended."""
-    if (kept := found.metadata.get("segue_next")) is not None:
+    if (kept := found.metadata.get(NEXT)) is not None:
         return list(kept)
     match found.metadata.get("source"):
         case "input":
@@ -228,27 +224,27 @@ def following(connection: Connection, found: Checkpoint, page: Page = _ALONE) ->
     with decoding(found.thread_id):
         place = (found.thread_id, found.inside, found.checkpoint_id)
         channels = decoded_checkpoint(connection, SERDE, place)["channel_values"]
-        return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
+        return [send.node for send in channels.get(SENT, ())] + _branches(channels)
 
 
 def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
     """The nodes that the writes of a snapshot trigger."""
     rows = page.writes.get((found.inside, found.parent_id or ""))
     if rows is None:
-        place = (_SENT, found.thread_id, found.inside, found.parent_id)
+        place = (SENT, found.thread_id, found.inside, found.parent_id)
         rows = connection.execute(_WRITTEN, place).fetchall()
     with decoding(found.thread_id):
         values = (
             connection.state.whole(found.thread_id, (row["type"], row["value"]))
             for row in rows
-            if row["channel"] == _SENT
+            if row["channel"] == SENT
         )
         sent = [SERDE.loads_typed(value).node for value in values]
         return sent + _branches(row["channel"] for row in rows)
 
 
 def _branches(channels: Iterable[str]) -> list[str]:
-    return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
+    return [name.removeprefix(BRANCH) for name in dict.fromkeys(channels) if name.startswith(BRANCH)]
 
 
 def nodes_run(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:

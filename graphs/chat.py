@@ -42,14 +42,15 @@ client asks for itself is answered without tools, whatever fails."""
 
 def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, GraphInput, TaskOutput]:
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
+    own = modes.keys() - MODES.keys()
     graph = AgentGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
-    graph.add_node("INIT", init)
+    graph.add_node("INIT", init(modes, own))
     graph.add_node("CONDENSE", condense)
-    graph.add_node("SELECT_MODE", select_mode(modes, modes.keys() - MODES.keys()))
+    graph.add_node("SELECT_MODE", select_mode(modes, own))
     graph.add_node("FINISH", finish)
 
     graph.add_edge(START, "INIT")
-    graph.add_conditional_edges("INIT", after_init)
+    graph.add_conditional_edges("INIT", after_init, ["CONDENSE", "SELECT_MODE", *modes])
     graph.add_edge("CONDENSE", "SELECT_MODE")
     graph.add_conditional_edges("SELECT_MODE", after_select_mode, list(modes))
     for name, mode in modes.items():

@@ -31,7 +31,7 @@ class ChatState(TaskState, total=False):
     """INIT resets every channel that belongs to a task."""
 
     mode: str
-    """SELECT_MODE, and a mode that falls back to another."""
+    """INIT or SELECT_MODE, and a mode that falls back to another."""
     gave_up: str
     """Why the last mode gave up; empty if it did not. The modes."""
     condenses: bool
@@ -49,9 +49,11 @@ ChatNode = Node[ChatState, ChatUpdate]
 # Routers of the chat graph.
 
 
-def after_init(state: ChatState) -> Literal["CONDENSE", "SELECT_MODE"]:
-    """A model writes of what leaves the prompt, if the agent is set so."""
-    return "CONDENSE" if state["condenses"] else "SELECT_MODE"
+def after_init(state: ChatState) -> str:
+    """The mode's node, unless a model has to write of what leaves the prompt, or to pick the mode."""
+    if state["condenses"]:
+        return "CONDENSE"
+    return state["mode"] or "SELECT_MODE"
 
 
 def after_select_mode(state: ChatState) -> str:
@@ -67,27 +69,34 @@ def after_mode(state: ChatState) -> Literal["react", "FINISH"]:
 # INIT: a new task on the thread.
 
 
-async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
-    """Mint the task's id, unless the app has, and reset everything that belongs to a task."""
-    work = node_context(runtime)
-    fresh = begin(state["messages"], state.get("assignment"), runtime)
-    tools = work.services.agents.tools_in(work.agent, work.context.mode or work.agent.mode)
-    started = TaskStarted(
-        task_id=fresh["task_id"],
-        message=fresh["objective"],
-        agent_id=work.agent.agent_id,
-        model=work.model.name,
-        effects=sorted(name for name, tool in {**work.tools, **tools}.items() if not tool.read_only),
-        agent_mode=work.agent.mode,
-    )
-    fresh["nested"] = bool(work.services.part_of)  # the app hands down the id of a task that this graph ends
-    return {
-        **cast(ChatUpdate, fresh),
-        "mode": "",
-        "gave_up": "",
-        "condenses": _condenses(state, work),
-        "events": announce(started),
-    }
+def init(modes: Collection[str], own: Collection[str] = ()) -> ChatNode:
+    """The node over these modes; those of `own` are none of Segue's."""
+
+    async def begin_task(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
+        """Mint the task's id, unless the app has, reset what belongs to a task, and choose its mode where it can."""
+        work = node_context(runtime)
+        fresh = begin(state["messages"], state.get("assignment"), runtime)
+        tools = work.services.agents.tools_in(work.agent, work.context.mode or work.agent.mode)
+        started = TaskStarted(
+            task_id=fresh["task_id"],
+            message=fresh["objective"],
+            agent_id=work.agent.agent_id,
+            model=work.model.name,
+            effects=sorted(name for name, tool in {**work.tools, **tools}.items() if not tool.read_only),
+            agent_mode=work.agent.mode,
+        )
+        fresh["nested"] = bool(work.services.part_of)  # the app hands down the id of a task that this graph ends
+        condenses = _condenses(state, work)
+        selected = None if condenses else _known_mode(fresh, work, modes, own)
+        return {
+            **cast(ChatUpdate, fresh),
+            "mode": selected.mode if selected else "",
+            "gave_up": "",
+            "condenses": condenses,
+            "events": announce(started, *([selected] if selected else ())),
+        }
+
+    return begin_task
 
 
 def _condenses(state: ChatState, work: NodeContext) -> bool:
@@ -126,7 +135,7 @@ async def condense(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     return {**_digested(digest, state, work), "usage": asked.usage, "events": announce(asked.event)}
 
 
-# SELECT_MODE: the mode that was asked for, or the one that suits the message.
+# SELECT_MODE: the mode that was asked for, or the one that suits the message, where INIT could not tell.
 
 AUTO = "auto"
 Picked = Literal["direct", "react", "plan"]
@@ -250,31 +259,41 @@ def select_mode(modes: Collection[str], own: Collection[str] = ()) -> ChatNode:
             ConfigurationError: the run is in this mode already.
         """
         work = node_context(runtime)
+        if selected := _known_mode(state, work, modes, own):
+            return {"mode": selected.mode, "events": announce(selected)}
         asked = work.context.mode or work.agent.mode
         if asked == AUTO:
-            return await _pick(state, work)
+            return await _ask(state, work)
         if asked not in modes:
             raise UnknownMode(asked, [*modes, AUTO])
-        if asked in own and asked in work.services.within:
-            raise ConfigurationError(
-                "The mode {mode} would enter itself: choose another one for the graph in it, such as "
-                'context=segue.RunContext(mode="react").',
-                mode=asked,
-            )
-        selected = ModeSelected(task_id=state["task_id"], mode=asked, reason=ModeReason.ASKED_FOR.value)
-        return {"mode": asked, "events": announce(selected)}
+        raise ConfigurationError(
+            "The mode {mode} would enter itself: choose another one for the graph in it, such as "
+            'context=segue.RunContext(mode="react").',
+            mode=asked,
+        )
 
     return select
 
 
-async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
-    """Pick by the rules; if the agent is set so, ask the model about everything but small talk."""
-    known = DEFAULT if work.services.reply_options.required_tool else rule_for(state["objective"])
+def _known_mode(
+    task: TaskState, work: NodeContext, modes: Collection[str], own: Collection[str]
+) -> ModeSelected | None:
+    """The mode that was asked for or that the rules pick; None where the model is asked, or it is no possible one."""
+    asked = work.context.mode or work.agent.mode
+    if asked != AUTO:
+        possible = asked in modes and not (asked in own and asked in work.services.within)
+        reason = ModeReason.ASKED_FOR.value
+        return ModeSelected(task_id=task["task_id"], mode=asked, reason=reason) if possible else None
+    known = _by_rules(task, work)
     if known in (None, "plan") and work.agent.auto == "model" and work.model.is_language_model:
-        return await _ask(state, work, known or DEFAULT)
+        return None
     mode = _within_reach(known or DEFAULT, work)
-    selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=ModeReason.PICKED.value)
-    return {"mode": mode, "events": announce(selected)}
+    return ModeSelected(task_id=task["task_id"], mode=mode, reason=ModeReason.PICKED.value)
+
+
+def _by_rules(task: TaskState, work: NodeContext) -> Picked | None:
+    """The mode that the rules pick; a tool that the message requires is called in the default one."""
+    return DEFAULT if work.services.reply_options.required_tool else rule_for(task["objective"])
 
 
 def _within_reach(mode: str, work: NodeContext) -> str:
@@ -282,8 +301,9 @@ def _within_reach(mode: str, work: NodeContext) -> str:
     return "plan_react" if mode == "plan" and work.agent.background_tools else mode
 
 
-async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpdate:
+async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     """Have the model pick; where it does not, or names no mode, the one by the rules carries the task."""
+    by_rules = _by_rules(state, work) or DEFAULT
     system = render(
         "select_mode", state["language"], tools=", ".join(work.tools) or task_text("no_tools", state["language"])
     )

@@ -288,14 +288,14 @@ async def test_a_run_streams_what_is_thought_and_said_and_each_nodes_update(clie
     answer = parts["values", ""][-1]["result"]["answer"]
     assert BEIJING_TOTAL in answer
     assert "".join(delta["data"]["content"] for delta in deltas if delta["type"] == "token") == answer
-    assert [name for update in parts["updates", ""] for name in update] == ["INIT", "SELECT_MODE", "plan", "FINISH"]
+    assert [name for update in parts["updates", ""] for name in update] == ["INIT", "plan", "FINISH"]
     assert {"MAKE_PLAN", "EXECUTE_STEP", "ANSWER"} <= {name for update in parts["updates", "plan"] for name in update}
     assert "ai" in {message["type"] for message, _ in parts["messages", "plan"]}
 
 
 async def test_a_thread_has_a_history_and_takes_a_second_turn(client: Any, thread: str) -> None:
     history = await client.threads.get_history(thread, limit=100)
-    assert [state["next"] for state in history] == [[], ["FINISH"], ["plan"], ["SELECT_MODE"], ["INIT"], ["__start__"]]
+    assert [state["next"] for state in history] == [[], ["FINISH"], ["plan"], ["INIT"], ["__start__"]]
     first = history[0]["values"]
     assert first["mode"] == "plan"
     await client.runs.wait(thread, "chat", input=said("那上海有哪些景点？"), context=TRAVEL | {"mode": "react"})

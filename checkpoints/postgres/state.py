@@ -127,15 +127,17 @@ class Statements(PostgresSaver):
         self._collected.append((statement, [values]))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._collected.append((statement, [*rows]))
+        if collected := [*rows]:
+            self._collected.append((statement, collected))
 
-    def run(self, connection: Connection) -> None:
-        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted."""
-        for key, metadata in self.store(cast(RawConnection, connection)):
+    def run(self, connection: Connection, kept: int | None = None) -> None:
+        """Execute what was collected."""
+        for key, metadata in self.store(cast(RawConnection, connection), kept):
             thread_id, ns, _, parent = key
-            drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
+            if parent and (kept is None or not ns):
+                drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
 
-    def store(self, connection: RawConnection) -> list[tuple[Sequence[Any], str]]:
+    def store(self, connection: RawConnection, kept: int | None = None) -> list[tuple[Sequence[Any], str]]:
         """Execute what was collected, each row with its checksum; returns the keys and metadata of checkpoints."""
         stored: list[tuple[Sequence[Any], str]] = []
         with connection.raw.cursor() as cursor:
@@ -143,7 +145,7 @@ class Statements(PostgresSaver):
                 if "INTO checkpoints" in statement:
                     for *key, checkpoint, metadata in rows:
                         noted = json.dumps(metadata.obj)
-                        sealed = sealed_checkpoint(connection, key, noted, key[2], None)
+                        sealed = sealed_checkpoint(connection, key, noted, key[2], None, kept)
                         cursor.execute(statement.encode(), (*key, checkpoint, metadata, *sealed, self._values))
                         stored.append((key, noted))
                 elif "INTO checkpoint_writes" in statement:
@@ -390,7 +392,10 @@ class PostgresConnection:
     def lock_task(self, task_id: str) -> None:
         if task_id not in self.locked:
             self.execute("SELECT 1 FROM tasks WHERE task_id = ? FOR UPDATE", (task_id,))
-            self.locked.add(task_id)
+            self.has_locked(task_id)
+
+    def has_locked(self, task_id: str) -> None:
+        self.locked.add(task_id)
 
     def now(self) -> float:
         row = self.raw.execute(_NOW).fetchone()

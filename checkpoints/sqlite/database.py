@@ -68,6 +68,9 @@ class SqliteConnection(sqlite3.Connection):
     def lock_task(self, task_id: str) -> None:
         """Do nothing: a transaction that writes is alone."""
 
+    def has_locked(self, task_id: str) -> None:
+        """Do nothing: a transaction that writes is alone."""
+
     def now(self) -> float:
         return time.time()
 

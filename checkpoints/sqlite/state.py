@@ -309,29 +309,33 @@ class Statements(SqliteSaver):
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self._collected.append((statement, [*rows]))
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: Connection, kept: int | None = None) -> None:
         """Execute what was collected, the keys of the rows sealed."""
         for statement, rows in self._collected:
             for row in rows:
-                _put(connection, statement, row)
+                if "INTO checkpoints" in statement:
+                    *key, kind, state, metadata = row
+                    thread_id, ns, _, parent = key
+                    put_checkpoint(connection, key, kind, state, metadata, kept)
+                    if parent and (kept is None or not ns):
+                        drop_superseded_writes(connection, (thread_id, ns, parent), metadata.decode())
+                else:
+                    *place, path, idx, channel, kind, value = row
+                    conflict = "REPLACE" if "OR REPLACE" in statement else "IGNORE"
+                    put_write(connection, conflict, (*place, idx, channel), path, kind, value)
         put_texts(connection, self._thread_id, self._writer.texts)
 
 
-def _put(connection: Connection, statement: str, row: Sequence[Any]) -> None:
-    if "INTO checkpoints" in statement:
-        *key, kind, state, metadata = row
-        thread_id, ns, _, parent = key
-        put_checkpoint(connection, key, kind, state, metadata)
-        drop_superseded_writes(connection, (thread_id, ns, parent), metadata.decode())
-    else:
-        *place, path, idx, channel, kind, value = row
-        conflict = "REPLACE" if "OR REPLACE" in statement else "IGNORE"
-        put_write(connection, conflict, (*place, idx, channel), path, kind, value)
-
-
-def put_checkpoint(connection: Connection, key: Sequence[Any], kind: str, state: bytes, metadata: bytes) -> None:
-    """Store a checkpoint, or replace it; after the writes that led to it."""
-    sealed = sealed_checkpoint(connection, key, metadata.decode(), kind, state[-8:])
+def put_checkpoint(
+    connection: Connection,
+    key: Sequence[Any],
+    kind: str,
+    state: bytes,
+    metadata: bytes,
+    kept: int | None = None,
+) -> None:
+    """Store a checkpoint, or replace it; after the writes that led to it, of which so many are read."""
+    sealed = sealed_checkpoint(connection, key, metadata.decode(), kind, state[-8:], kept)
     connection.execute(_PUT_CHECKPOINT, (*key, kind, state, metadata, *sealed))
 
 

@@ -242,7 +242,7 @@ async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_pa
 
 
 async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_checked(tmp_path: Path) -> None:
-    await written(tmp_path / "segue.db", turns=24)
+    await written(tmp_path / "segue.db", turns=36)
     with closing(sqlite3.connect(tmp_path / "segue.db", factory=SqliteConnection)) as connection:
         connection.row_factory = sqlite3.Row
         ids = [row[0] for row in connection.execute("SELECT checkpoint_id FROM checkpoints ORDER BY 1 DESC")]
@@ -258,11 +258,15 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
             with pytest.raises(Undecodable, match=f"{ids[place]}, which is missing"):
                 check_chain(connection, newest, ["messages"])
             connection.execute(asked, (ids[place], "gone"))
+        logged = connection.execute("SELECT checkpoint_id FROM writes WHERE channel = 'messages' ORDER BY 1 DESC")
+        upon = [row[0] for row in logged.fetchall()]
+        assert len(upon) > 36
+        for checkpoint_id in (*upon[1:40:9], upon[-1]):
             moved = "UPDATE writes SET idx = idx + {} WHERE checkpoint_id = ?"
-            connection.execute(moved.format(64), ids[place : place + 1])
+            connection.execute(moved.format(64), (checkpoint_id,))
             with pytest.raises(Undecodable, match="its key has changed"):
                 check_chain(connection, newest, ["messages"])
-            connection.execute(moved.format(-64), ids[place : place + 1])
+            connection.execute(moved.format(-64), (checkpoint_id,))
         check_chain(connection, newest, ["messages"])
 
 

@@ -425,3 +425,29 @@ async def test_a_step_that_goes_with_its_checkpoint_is_stored_whole_or_not_at_al
     await run(wired, None)
     assert steps.ran == ["first", "first", "last"]
     assert await held.texts() == ["first 0", "first 1", "last 0", "last 1"]
+
+
+@pytest.mark.parametrize("deferral", [3.0, 0.0])
+async def test_of_what_a_step_wrote_as_much_is_counted_and_kept_whenever_it_was_stored(
+    held: Place, monkeypatch: pytest.MonkeyPatch, deferral: float
+) -> None:
+    monkeypatch.setattr("segue.checkpoints.database.DEFERRAL", deferral)
+    graph = nested(Steps(), held)
+    await run(graph, HELLO)
+    held.saver.hold("s", held.saver.fence("s"))  # as another process that goes on: nothing is known of what is stored
+    await run(graph, HELLO)
+    channels = (
+        "SELECT DISTINCT channel FROM writes WHERE checkpoint_ns <> '' AND task_path <> '~__pregel_pull, __start__'"
+    )
+    kept = await held.database.read(lambda db: [row[0] for row in db.execute(channels).fetchall()])
+    assert kept == ["messages"]
+    unequal = """
+        SELECT count(*) FROM checkpoints WHERE kept_writes <> (
+            SELECT count(*) FROM writes WHERE channel = 'messages'
+                AND writes.thread_id = checkpoints.thread_id AND writes.checkpoint_ns = checkpoints.checkpoint_ns
+                AND writes.checkpoint_id = checkpoints.parent_checkpoint_id
+        )
+    """
+    assert await held.count(unequal) == 0
+    async for state in graph.aget_state_history(config_of()):
+        assert (state.metadata or {}).get("segue_next", [*state.next]) == [*state.next]

@@ -61,9 +61,7 @@ def test_a_synchronous_stream_has_tokens_and_updates_of_nested_graphs() -> None:
     parts = list(graph.stream(GO, stream_mode=["custom", "updates"], subgraphs=True))
     tokens = [data["data"]["content"] for _, mode, data in parts if mode == "custom" and data["type"] == "token"]
     assert "".join(tokens) == "fine"
-    assert {"SELECT_MODE", "CALL_LLM", "ANSWER"} <= {
-        node for _, mode, data in parts if mode == "updates" for node in data
-    }
+    assert {"INIT", "CALL_LLM", "ANSWER"} <= {node for _, mode, data in parts if mode == "updates" for node in data}
 
 
 def test_a_synchronous_run_drains_and_goes_on(tmp_path: Path) -> None:

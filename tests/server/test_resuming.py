@@ -87,7 +87,7 @@ def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, hel
     with Served(database, agents=agents) as served, served.client() as client:
         assert chat(client, "please note", agent_id="a", session_id="s")[-1]["result"]["status"] == "done"
         page = client.get("/api/sessions/s/snapshots", params={"limit": 500}).json()["items"]
-        before = next(each for each in page if each["next"] == ["SELECT_MODE"])
+        before = next(each for each in page if each["nodes"] == ["INIT"] and not each["inside"])
         asked = {"checkpoint_id": before["checkpoint_id"], "session_id": "twin"}
         assert client.post("/api/sessions/s/fork", json=asked).status_code == 201
         portable = served.do(served.service.app.sessions.export("twin"))

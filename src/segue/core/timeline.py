@@ -27,7 +27,8 @@ class Snapshot(Public):
     """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
 
     `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
-    a checkpoint of. `since` is when the listed one before it was made, where that was pruned.
+    a checkpoint of. `since` is when the listed one before it was made, where that was pruned; 0 of one that is kept
+    only because others lie in it.
     """
 
     checkpoint_id: str

@@ -410,7 +410,8 @@ def is_listed(snapshot: Snapshot) -> bool:
     if snapshot.damaged:
         return True
     if not snapshot.inside:
-        return snapshot.next in ([], ["SELECT_MODE"])
+        begins = snapshot.nodes == ["INIT"] and snapshot.next != ["CONDENSE"]
+        return (begins and snapshot.since != 0) or snapshot.next in ([], ["SELECT_MODE"])
     if snapshot.inside.partition("/")[0] not in _BUILT_IN:
         return snapshot.source == "loop"
     return bool(HEADS & {*snapshot.next})
