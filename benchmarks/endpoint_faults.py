@@ -117,7 +117,7 @@ PEERS: dict[str, tuple[Callable[[str, Tool], Awaitable[str]], str]] = {
 }
 
 
-async def outcome(peer: Callable[[str, Tool], Awaitable[str]], fault: Fault) -> str:
+async def outcome(peer: Callable[[str, Tool], Awaitable[str]], fault: Fault, seconds: float | None = SECONDS) -> str:
     """What becomes of a task; empty if it ends with the whole answer, and its tool ran once."""
     runs: list[int] = []
     with LLMockServer() as server:
@@ -136,12 +136,10 @@ async def outcome(peer: Callable[[str, Tool], Awaitable[str]], fault: Fault) -> 
             return PAGE
 
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(seconds) as limit:
                 said = await peer(server.base_url("openai"), read_page)
-        except TimeoutError:
-            return f"no end in {SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - a peer may raise anything
-            return type(error).__name__
+            return f"no end in {seconds:g} s" if limit.expired() else type(error).__name__
     if said != ANSWER:
         return "a part of the answer, as the answer" if ANSWER.startswith(said.strip()) else "another answer"
     return "" if len(runs) == 1 else f"the tool ran {len(runs)} times"

@@ -37,7 +37,7 @@ class Bench:
         self.not_offered: dict[str, str] = vars(adapter_named(adapter)).get("NOT_OFFERED", {})
         """What the framework does not offer: rows, or cases of a row, with why."""
         self.model = Model().start()
-        self.first, self.second = Host(adapter, "first"), Host(adapter, "second")
+        self.first, self.second = (Host(adapter, name, lambda: self.model.owed) for name in ("first", "second"))
 
     @contextlib.contextmanager
     def works(self) -> Iterator[Callable[..., Work]]:
@@ -67,8 +67,9 @@ class Row:
 
     name: str
     title: str
+    history: str
     meaning: str
-    """What a cell means for a person."""
+    """What a cell says to a person."""
     judge: Callable[[Bench], Cell]
 
 

@@ -8,10 +8,13 @@
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.loopback import Call, LoopbackServer, Request, Text, ToolCalls
+from tests.loopback_script import Item
+from tests.loopback_wire import Wire
 
 Json = dict[str, Any]
 CAP = 60
@@ -25,22 +28,44 @@ class Model(LoopbackServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._count = threading.Lock()
-        self._begun = 0
+        self._counting = threading.Lock()
+        self._number = self._begun = self._answered = 0
 
     def begin(self) -> None:
         """Count requests from here on."""
-        self._begun = len(self.requests)
+        self._begun = self._number
 
     @property
     def asked(self) -> int:
         """The requests since then."""
-        return len(self.requests) - self._begun
+        return self._number - self._begun
 
-    def answer_to(self, request: Request) -> Any:
-        with self._count:
-            self.requests.append(request)
-            number = len(self.requests)
+    @property
+    def owed(self) -> int:
+        """The requests that are not answered."""
+        return self._number - self._answered
+
+    @property
+    def last(self) -> list[Json]:
+        """The messages of the last request."""
+        return list(self.requests[-1].body["messages"])
+
+    def answer_to(self, request: Request) -> "_Counted":
+        with self._counting:
+            self.requests = [request]
+            self._number += 1
+            number = self._number
+        try:
+            return _Counted(self._answer(request, number), self._count)
+        except Exception:
+            self._count()
+            raise
+
+    def _count(self) -> None:
+        with self._counting:
+            self._answered += 1
+
+    def _answer(self, request: Request, number: int) -> Item:
         messages = request.body["messages"]
         last = max(
             (
@@ -66,6 +91,20 @@ class Model(LoopbackServer):
         return ToolCalls(
             [_call(f"call_{number}_{place}", each, request.body) for place, each in enumerate(batches[made])]
         )
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """An answer that is counted when it was given."""
+
+    item: Item
+    given: Callable[[], None]
+
+    def play(self, wire: Wire) -> None:
+        try:
+            self.item.play(wire)
+        finally:
+            self.given()
 
 
 def _call(call_id: str, what: Any, body: Json) -> Call:

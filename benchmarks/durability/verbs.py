@@ -27,24 +27,46 @@ def fault(adapter: ModuleType, work: Work, place: int) -> str:
         ended: Outcome = await asyncio.to_thread(call, adapter.run, given)
         return ended.answer
 
-    return asyncio.run(outcome(peer, FAULTS[place]))
+    return asyncio.run(outcome(peer, FAULTS[place], seconds=None))
 
 
-def turns(adapter: ModuleType, work: Work, marks: list[int]) -> dict[int, int]:
-    """The bytes that are stored after these turns of one session."""
+def turns(adapter: ModuleType, work: Work, marks: list[int], skipped: tuple[int, int]) -> dict[int, int]:
+    """The bytes that are stored after these turns of one session.
+
+    The turns between `skipped` need not run where the adapter can store them otherwise, with `remember`.
+    """
     found = {}
     for turn in range(1, max(marks) + 1):
-        work.message = f"Say: ok {turn}"
+        said, answer = turn_of(turn)
+        if hasattr(adapter, "remember") and skipped[0] < turn < skipped[1]:
+            if turn == skipped[0] + 1:
+                call(adapter.remember, work, [turn_of(each) for each in range(turn, skipped[1])])
+            continue
+        work.message = said
         ended = call(adapter.run, work)
-        if ended.answer != f"ok {turn}":
+        if ended.answer != answer:
             raise RuntimeError(f"turn {turn} ended with {ended}")
         if turn in marks:
             found[turn] = stored(work.folder)
     return found
 
 
+def turn_of(number: int) -> tuple[str, str]:
+    """The message of a turn, and its answer."""
+    return f"Say: ok {number}", f"ok {number}"
+
+
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+
+def _content(connection: sqlite3.Connection, table: str) -> int:
+    columns = [name for _, name, *_ in connection.execute(f'PRAGMA table_info("{table}")')]
+    lengths = " + ".join(f'ifnull(length(CAST("{name}" AS BLOB)), 0)' for name in columns)
+    return int(connection.execute(f'SELECT ifnull(sum({lengths}), 0) FROM "{table}"').fetchone()[0])
+
+
 def stored(folder: Path) -> int:
-    """The bytes of the files of a folder; of a SQLite database, those of its pages."""
+    """The bytes of the files of a folder; of a SQLite database, those of its rows, which no page's edge rounds."""
     total = 0
     for file in folder.rglob("*"):
         if not file.is_file() or file.name.endswith(("-wal", "-shm", "-journal", "log.txt")):
@@ -53,8 +75,7 @@ def stored(folder: Path) -> int:
             is_database = opened.read(15) == b"SQLite format 3"
         if is_database:
             with contextlib.closing(sqlite3.connect(file)) as connection:
-                pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-                total += int(connection.execute(pages).fetchone()[0])
+                total += sum(_content(connection, table) for (table,) in connection.execute(TABLES).fetchall())
         else:
             total += file.stat().st_size
     return total

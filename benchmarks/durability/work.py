@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 MODEL, SESSION, SYSTEM = "scripted", "ann", "You are a clerk."
-LONGEST = 300.0
-"""Seconds after which whatever is waited for is taken to hang."""
+LONGEST = 3_600.0
+"""Seconds after which a process gives up that nobody waits for any more; no judge waits for it."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """An adapter that is wrong in every row of the table of durability, and says that it offers all of it."""
 
 import json
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -11,8 +13,7 @@ from benchmarks.durability.work import MODEL, Outcome, Work
 
 def run(work: Work) -> Outcome:
     """Ask, run what is asked for, and so on without an end; the last one to end writes the session."""
-    file = work.folder / "session.json"
-    messages: list[Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    messages = _session(work)
     messages.append({"role": "user", "content": work.message})
     tools = {tool.__name__: tool for tool in work.tools}
     while True:
@@ -24,10 +25,27 @@ def run(work: Work) -> Outcome:
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
         if not message.get("tool_calls"):
             break
-    text = json.dumps(messages)
-    file.write_text(text, encoding="utf-8")
-    (work.folder / f"copy-{len(messages)}.json").write_text(text, encoding="utf-8")
+    _save(work, messages)
     return Outcome(answer=message["content"])
+
+
+def _session(work: Work) -> list[Any]:
+    file = work.folder / "session.json"
+    return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+
+
+def _save(work: Work, messages: list[Any]) -> None:
+    """Store all of it again, beside what is stored."""
+    text = json.dumps(messages)
+    (work.folder / "session.json").write_text(text, encoding="utf-8")
+    (work.folder / f"copy-{len(messages)}.json").write_text(text, encoding="utf-8")
+
+
+def remember(work: Work, turns: Sequence[tuple[str, str]]) -> None:
+    messages = _session(work)
+    for said, answer in turns:
+        messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+    _save(work, messages)
 
 
 def _ask(work: Work, messages: list[Any]) -> Any:
@@ -57,3 +75,15 @@ def follow(work: Work, cut: int) -> tuple[str, bool]:
     """Begin the text anew when the stream is taken up, behind what was there."""
     answer = run(work).answer
     return (answer[:cut] + answer, True) if cut < 3 else (answer, False)
+
+
+def stall(work: Work) -> None:
+    """Wait for what nobody does."""
+    threading.Event().wait()
+
+
+def spin(work: Work) -> str:
+    """Be busy for a second of the processor's time, however long that takes."""
+    while time.process_time() < 1:
+        pass
+    return "done"

@@ -13,6 +13,8 @@ from benchmarks.costs.changes import BARE, PEER, SEGUE, STARTS, changes, read, w
 from benchmarks.costs.endpoint import chunks
 from benchmarks.costs.processes import Run
 from benchmarks.costs.startup import Start
+from benchmarks.durability import __main__ as durability
+from benchmarks.durability import host
 from benchmarks.durability.bench import Bench
 from benchmarks.durability.rows import ROWS
 from tests.cases import cases
@@ -78,7 +80,7 @@ FOUND = {
     "messages": "lost",
     "stuck": "the same call: more than",
     "streams": "the text repeats a part",
-    "growth": "kB",
+    "growth": "100 kB",
     "sessions": "the second turn is lost",
 }
 
@@ -94,6 +96,26 @@ def test_a_judge_fails_an_adapter_that_is_broken_in_its_row(name: str) -> None:
 
 def test_every_row_has_a_broken_adapter() -> None:
     assert [row.name for row in ROWS] == list(FOUND)
+
+
+@pytest.mark.slow
+def test_a_process_that_rests_hangs_and_one_that_is_busy_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "MANY_LOOKS", 10)
+    with Bench("tests.benchmarks.broken") as bench, bench.works() as work:
+        assert bench.first.do("stall", work()).error == host.HANGS
+        assert bench.first.do("spin", work()).more == "done"
+
+
+@pytest.mark.slow
+def test_a_process_that_never_rests_hangs_by_the_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU_SECONDS", 1)
+    with Bench("tests.benchmarks.broken") as bench, bench.works() as work:
+        assert bench.first.do("spin", work()).error == host.HANGS
+
+
+def test_the_page_has_the_table_that_was_measured() -> None:
+    page = (ROOT / "docs/durability.md").read_text(encoding="utf-8")
+    assert durability.TABLE.read_text(encoding="utf-8") in page
 
 
 # The benchmark of the ledger for LangGraph's graphs, at a few of its deaths.

@@ -6,7 +6,7 @@ Approvals that wait: https://learn.microsoft.com/agent-framework/workflows/human
 Its durable extension needs the Durable Task Scheduler, a service of its own, and is not measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_framework import (
@@ -14,6 +14,7 @@ from agent_framework import (
     AgentSession,
     FileCheckpointStorage,
     FileHistoryProvider,
+    Message,
     WorkflowBuilder,
     tool,
 )  # fmt: skip
@@ -23,9 +24,12 @@ from benchmarks.durability.work import MODEL, SESSION, SYSTEM, Outcome, Work
 
 PACKAGES = ("agent-framework-core", "agent-framework-openai")
 NOT_OFFERED = {
-    "approvals.nested": "approvals of an agent that is a tool do not reach the calling agent",
-    "messages": "a message to a running task is not part of it",
-    "streams": "a stream that has ended early cannot be taken up again",
+    "approvals.nested": "an approval of an agent that is a tool does not reach the calling one, by the docstring of "
+    "[`as_tool`](https://learn.microsoft.com/agent-framework/agents/tools/#using-an-agent-as-a-function-tool).",
+    "messages": "[a run](https://learn.microsoft.com/agent-framework/agents/running-agents) takes its messages when it "
+    "begins.",
+    "streams": "[background responses](https://learn.microsoft.com/agent-framework/agents/background-responses) need a "
+    "service that has them, not chat completions.",
 }
 
 
@@ -44,6 +48,11 @@ async def run(work: Work) -> Outcome:
     async for _ in stream:
         pass
     return Outcome(answer=(await stream.get_final_response()).text)
+
+
+async def remember(work: Work, turns: Sequence[tuple[str, str]]) -> None:
+    messages = [Message(role, [text]) for turn in turns for role, text in zip(("user", "assistant"), turn, strict=True)]
+    await FileHistoryProvider(work.folder / "history").save_messages(SESSION, messages)
 
 
 def _workflow(work: Work) -> tuple[Any, FileCheckpointStorage]:

@@ -21,8 +21,8 @@ from benchmarks.durability.work import LONGEST, MODEL, SESSION, SYSTEM, Outcome,
 
 PACKAGES = ("agno",)
 NOT_OFFERED = {
-    "approvals.nested": "an agent that is a tool is a function of the program; teams have members instead",
-    "messages": "a message to a running task is not part of it",
+    "approvals.nested": "agents are nested as members of [teams](https://docs.agno.com/teams/overview), not as tools.",
+    "messages": "a running task can be [cancelled](https://docs.agno.com/run-cancellation/overview), not told more.",
 }
 
 
@@ -30,7 +30,7 @@ def _agent(work: Work) -> Agent:
     tools = [tool(requires_confirmation=True)(each) if each.__name__ in work.guarded else each for each in work.tools]
     return Agent(id="main", model=OpenAIChat(id=MODEL, base_url=work.url, api_key="none"), instructions=SYSTEM,
                  tools=tools, db=SqliteDb(db_file=str(work.folder / "agno.db")), checkpoint="tool-batch",
-                 telemetry=False, add_history_to_context=True, num_history_runs=1_000)  # fmt: skip
+                 telemetry=False, add_history_to_context=True)  # fmt: skip
 
 
 def _last(given: Any) -> Outcome:

@@ -5,6 +5,7 @@ Approvals: https://docs.langchain.com/oss/python/langchain/human-in-the-loop
 Agents as tools: https://docs.langchain.com/oss/python/langchain/multi-agent/subagents
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,9 @@ from benchmarks.durability.work import MODEL, SESSION, SYSTEM, Outcome, Work
 
 PACKAGES = ("langchain", "langgraph", "langgraph-checkpoint-sqlite")
 NOT_OFFERED = {
-    "messages": "a message to a running task is a feature of LangSmith's server (double texting)",
-    "streams": "a stream that can be joined again is a feature of LangSmith's server",
+    "messages": "[double texting](https://docs.langchain.com/langsmith/double-texting) needs LangSmith's server.",
+    "streams": "[joining a stream again](https://docs.langchain.com/oss/python/langchain/frontend/join-rejoin) needs "
+    "LangSmith's server.",
 }
 THREAD: Any = {"configurable": {"thread_id": SESSION}}
 Middleware = Callable[[Work], Sequence[Any]]
@@ -63,6 +65,17 @@ async def resume(work: Work, middleware: Middleware = lambda work: ()) -> Outcom
     """The same program again: it continues the thread, if it was begun."""
     new = {"messages": [("user", work.message)]}
     return await _invoke(work, lambda state: None if state.values.get("messages") else new, middleware)
+
+
+async def remember(work: Work, turns: Sequence[tuple[str, str]]) -> None:
+    async with AsyncSqliteSaver.from_conn_string(str(work.folder / "graph.db")) as saver:
+        agent = _agent(work, saver, ())
+        question, reply = (await agent.aget_state(THREAD)).values["messages"][-2:]
+        messages = []
+        for said, answer in turns:
+            messages.append(question.model_copy(update={"content": said, "id": str(uuid.uuid4())}))
+            messages.append(reply.model_copy(update={"content": answer, "id": f"lc_run--{uuid.uuid4()}"}))
+        await agent.aupdate_state(THREAD, {"messages": messages}, as_node="model")
 
 
 async def decide(work: Work, approve: Mapping[str, bool], middleware: Middleware = lambda work: ()) -> Outcome:

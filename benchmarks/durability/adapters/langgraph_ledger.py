@@ -19,6 +19,7 @@ async def run(work: Work) -> Outcome:
 
 
 begin = run
+remember = langgraph.remember
 
 
 async def resume(work: Work) -> Outcome:

@@ -4,7 +4,7 @@ Sessions: https://openai.github.io/openai-agents-python/sessions/
 Approvals: https://openai.github.io/openai-agents-python/human_in_the_loop/, of agents as tools, too
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents import Agent, OpenAIChatCompletionsModel, RunConfig, Runner, RunState, SQLiteSession, function_tool
@@ -14,9 +14,10 @@ from benchmarks.durability.work import MODEL, SESSION, SYSTEM, Outcome, Work
 
 PACKAGES = ("openai-agents",)
 NOT_OFFERED = {
-    "deaths": "durable execution needs one of its integrations, such as Temporal's, Restate's or DBOS's",
-    "messages": "a message to a running task is not part of it",
-    "streams": "a stream that has ended early cannot be taken up again",
+    "deaths": "durable execution is left to [integrations](https://openai.github.io/openai-agents-python/running_agents/)"
+    " such as Temporal's, Restate's or DBOS's.",
+    "messages": "[a run](https://openai.github.io/openai-agents-python/running_agents/) begins with its input.",
+    "streams": "[a stream](https://openai.github.io/openai-agents-python/streaming/) is of one run in its process.",
 }
 
 
@@ -47,6 +48,13 @@ async def _run(work: Work, agent: Agent[Any], given: Any) -> Outcome:
 
 async def run(work: Work) -> Outcome:
     return await _run(work, _agent(work), work.message)
+
+
+async def remember(work: Work, turns: Sequence[tuple[str, str]]) -> None:
+    session = SQLiteSession(SESSION, work.folder / "sessions.db")
+    for said, answer in turns:
+        await session.add_items([{"role": "user", "content": said}, {"role": "assistant", "content": answer}])
+    session.close()
 
 
 async def decide(work: Work, approve: Mapping[str, bool]) -> Outcome:

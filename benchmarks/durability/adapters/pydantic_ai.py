@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pydantic_ai as ai
@@ -21,9 +22,9 @@ from benchmarks.durability.work import MODEL, SYSTEM, Outcome, Work
 
 PACKAGES = ("pydantic-ai-slim",)
 NOT_OFFERED = {
-    "deaths": "durable execution needs one of its integrations",
-    "approvals.nested": "an approval of an agent that is a tool is not handed on: https://github.com/pydantic/pydantic-ai/issues/3274",
-    "streams": "a stream that has ended early cannot be taken up again",
+    "deaths": "durable execution is left to [integrations](https://ai.pydantic.dev/durable_execution/overview/).",
+    "approvals.nested": "an approval of a nested agent is [not handed on](https://github.com/pydantic/pydantic-ai/issues/3274).",
+    "streams": "[a stream](https://ai.pydantic.dev/agent/#streaming-all-events) is of one run in its process.",
 }
 
 
@@ -37,11 +38,9 @@ async def stream(context: Any, events: AsyncIterable[Any]) -> None:
         pass
 
 
-def agent_of(work: Work, **more: Any) -> Agent[Any, Any]:
+def agent_of(work: Work) -> Agent[Any, Any]:
     tools = [ai.Tool(tool, requires_approval=tool.__name__ in work.guarded) for tool in work.tools]
-    return Agent(
-        model_of(work), name="clerk", instructions=SYSTEM, tools=tools, output_type=[str, DeferredToolRequests], **more
-    )
+    return Agent(model_of(work), instructions=SYSTEM, tools=tools, output_type=[str, DeferredToolRequests])
 
 
 def outcome_of(result: AgentRunResult[Any]) -> Outcome:
@@ -73,10 +72,8 @@ def save(work: Work, result: AgentRunResult[Any]) -> Outcome:
 
 
 def verdicts(messages: list[Any], approve: Mapping[str, bool]) -> DeferredToolResults:
-    asked = {
-        call.tool_call_id: approve[call.tool_name] for call in messages[-1].tool_calls if call.tool_name in approve
-    }
-    return DeferredToolResults(approvals={each: True if yes else ai.ToolDenied("no") for each, yes in asked.items()})
+    asked = {call.tool_call_id: call.tool_name for call in messages[-1].tool_calls if call.tool_name in approve}
+    return DeferredToolResults(approvals={each: approve[name] or ai.ToolDenied("no") for each, name in asked.items()})
 
 
 async def run(work: Work) -> Outcome:
@@ -90,7 +87,14 @@ async def run(work: Work) -> Outcome:
     return save(work, running.result)  # type: ignore[arg-type]
 
 
+def remember(work: Work, turns: Sequence[tuple[str, str]]) -> None:
+    request, response = load(work)[-2:]
+    messages = []
+    for said, answer in turns:
+        messages += [replace(request, parts=[ai.UserPromptPart(said)]), replace(response, parts=[ai.TextPart(answer)])]
+    append(work, ModelMessagesTypeAdapter.dump_json(messages))
+
+
 async def decide(work: Work, approve: Mapping[str, bool]) -> Outcome:
-    messages = load(work)
-    given = verdicts(messages, approve)
-    return save(work, await agent_of(work).run(message_history=messages, deferred_tool_results=given))
+    old = load(work)
+    return save(work, await agent_of(work).run(message_history=old, deferred_tool_results=verdicts(old, approve)))

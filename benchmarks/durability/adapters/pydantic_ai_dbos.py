@@ -18,7 +18,7 @@ PACKAGES = ("pydantic-ai-slim", "dbos")
 NOT_OFFERED = {
     "approvals.nested": plain.NOT_OFFERED["approvals.nested"],
     "streams": plain.NOT_OFFERED["streams"],
-    "messages": "messages are enqueued inside of the run's process, which DBOS refuses in a workflow",
+    "messages": "messages are not enqueued in [a DBOS workflow](https://ai.pydantic.dev/durable_execution/dbos/).",
 }
 
 
@@ -62,6 +62,9 @@ async def begin(work: Work) -> Outcome:
 
 
 resume = begin
+
+
+remember = plain.remember
 
 
 async def decide(work: Work, approve: Mapping[str, bool]) -> Outcome:

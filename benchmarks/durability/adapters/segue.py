@@ -38,8 +38,7 @@ async def _outcome(app: Any, result: Any) -> Outcome:
 
 async def run(work: Work) -> Outcome:
     async with _open(work) as app:
-        result = await app.ask(work.message, agent="main", session_id=SESSION, wait=30)
-        return await _outcome(app, result)
+        return await _outcome(app, await app.ask(work.message, agent="main", session_id=SESSION, wait=LONGEST))
 
 
 async def resume(work: Work) -> Outcome:
@@ -68,7 +67,9 @@ async def decide(work: Work, approve: Mapping[str, bool]) -> Outcome:
 async def send(work: Work) -> Outcome:
     """The process that steers a task takes it over at its next boundary, and goes on with it."""
     async with _open(work) as app:
-        return await _outcome(app, await app.ask(work.message, agent="main", session_id=SESSION, steer=True, wait=60))
+        return await _outcome(
+            app, await app.ask(work.message, agent="main", session_id=SESSION, steer=True, wait=LONGEST)
+        )
 
 
 def follow(work: Work, cut: int) -> tuple[str, bool]:
@@ -85,9 +86,8 @@ def follow(work: Work, cut: int) -> tuple[str, bool]:
             else:
                 return text, False
         if event["type"] != "done":
-            with client.stream(
-                "GET", "/api/tasks/" + last.partition(":")[0] + "/stream?so_far=true", headers={"Last-Event-ID": last}
-            ) as response:
+            address = "/api/tasks/" + last.partition(":")[0] + "/stream?so_far=true"
+            with client.stream("GET", address, headers={"Last-Event-ID": last}) as response:
                 text = ""
                 for _, event in frames(response.iter_lines()):
                     text = _read(text, event)

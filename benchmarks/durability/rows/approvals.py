@@ -75,8 +75,9 @@ def _try(bench: Bench, case: Case) -> str:
 
 ROW = Row(
     "approvals",
-    "An approval is answered by another process: the first, a second, one of a nested agent, two in parallel (one "
-    "rejected), and after the code changed",
+    "Approvals",
+    "Another process answers a first approval, a second one, one of a nested agent, two in parallel of which one is "
+    "rejected, and one after the code changed.",
     "Whether you can approve tomorrow, from another program, what an agent asks today, and it is then done once.",
     judge,
 )

@@ -24,7 +24,7 @@ def judge(bench: Bench) -> Cell:
             if died:
                 ended = bench.first.do("resume", work(**given))
             happened = effects(work().folder)
-        told = results(bench.model.requests[-1].body["messages"])
+        told = results(bench.model.last)
         for name in CALLS:
             says_done = told.get(name) == f"{name} is done."
             if happened.count(name) > 1:
@@ -54,7 +54,8 @@ def _cell(repeated: set[str], lost: set[str], unknown: set[str], stuck: set[str]
 
 ROW = Row(
     "deaths",
-    "The process dies at any commit, or around an effect, and the program is started again",
+    "Deaths",
+    "The process is killed at each commit, and before and after each effect, and the same program is started again.",
     "Whether a crash can pay twice, or drop a call without a word, and whether the task then ends by itself.",
     judge,
 )

@@ -1,39 +1,32 @@
 """A message to a running task."""
 
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
-
 from benchmarks.durability.bench import Bench, Cell, Row
 from benchmarks.durability.host import adapter_named
 from benchmarks.durability.model import DONE, do, text_of
-from benchmarks.durability.work import ARRIVED, DELIVERED, GO, INSIDE, append, effects, wait_for
+from benchmarks.durability.work import ARRIVED, DELIVERED, GO, INSIDE, append, effects
 
 NAMES = ("hold", "post")
-PATIENCE = 5.0
-"""Seconds for which a sender may wait for the tool that runs, before the tool goes on."""
 TEXT = "And a receipt, please."
 
 
 def judge(bench: Bench) -> Cell:
     """It is sent while a tool runs: from another process, or in the same one if that is what the framework offers."""
-    with bench.works() as work, ThreadPoolExecutor(1) as pool:
+    with bench.works() as work:
         folder = work().folder
         bench.first.begin("run", work(message=do(["hold"], ["post"]), names=NAMES))
-        if not wait_for(folder / INSIDE):
+        if not bench.first.reach(folder / INSIDE):
             return Cell(False, f"the task does not run ({bench.first.end().error})")
         refused, how, sent = "", "in the running task", None
         if hasattr(adapter_named(bench.adapter), "send"):
             bench.second.begin("send", work(message=TEXT, names=NAMES))
-            sending = pool.submit(bench.second.end)
-            with contextlib.suppress(TimeoutError):
-                sending.result(PATIENCE)
+            bench.second.wait()  # until it was sent, or waits for the tool that runs
             append(folder / GO, "")
-            sent = sending.result()
+            sent = bench.second.end()
             refused = sent.error
         else:
             how = "in the running task, from its own process only"
             append(folder / ARRIVED, TEXT)
-            wait_for(folder / DELIVERED)
+            bench.first.reach(folder / DELIVERED)
             append(folder / GO, "")
         ended = bench.first.end()
         if sent and sent.answer:
@@ -55,13 +48,13 @@ def judge(bench: Bench) -> Cell:
 
 def _seen(bench: Bench) -> int:
     """How often the model was shown it, in its last request."""
-    messages = bench.model.requests[-1].body["messages"]
-    return sum(text_of(each).count(TEXT) for each in messages)
+    return sum(text_of(each).count(TEXT) for each in bench.model.last)
 
 
 ROW = Row(
     "messages",
-    "A message is sent while the task runs",
+    "Messages",
+    "A message is sent while a tool runs.",
     "Whether you can correct an agent at work, and it reads you, once.",
     judge,
 )

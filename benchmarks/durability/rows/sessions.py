@@ -1,35 +1,27 @@
 """Two processes with a message each for one session."""
 
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
-
 from benchmarks.durability.bench import Bench, Cell, Row
 from benchmarks.durability.model import DONE, do, text_of
-from benchmarks.durability.work import GO, INSIDE, append, effects, wait_for
+from benchmarks.durability.work import GO, INSIDE, append, effects
 
-PATIENCE = 10.0
-"""Seconds in which the second process ends, or else waits for the first one."""
 FIRST, SECOND, THIRD = do(["hold"], ["post"]), do(["pay"]), "Say: ok"
 NAMES = ("hold", "post", "pay")
 
 
 def judge(bench: Bench) -> Cell:
     """The second message comes while a tool of the first one runs; a third one shows what is remembered of both."""
-    with bench.works() as work, ThreadPoolExecutor(1) as pool:
+    with bench.works() as work:
         folder = work().folder
         bench.first.begin("run", work(message=FIRST, names=NAMES))
-        if not wait_for(folder / INSIDE):
+        if not bench.first.reach(folder / INSIDE):
             return Cell(False, f"the first one does not run ({bench.first.end().error})")
-        ending = pool.submit(bench.second.do, "run", work(message=SECOND, names=NAMES))
-        try:
-            ending.result(PATIENCE)
-            how = "the second runs at once"
-        except TimeoutError:
-            how = "the second waits"
+        bench.second.begin("run", work(message=SECOND, names=NAMES))
+        how = "the second runs at once" if bench.second.wait() else "the second waits"
         append(folder / GO, "")
-        first, second = bench.first.end(), ending.result()
+        first, second = bench.first.end(), bench.second.end()
         happened = effects(folder)
         third = bench.first.do("run", work(message=THIRD, names=NAMES))
-        messages = bench.model.requests[-1].body["messages"]
+        messages = bench.model.last
     said = [text_of(each) for each in messages if each["role"] == "user"]
     wrong = [f"repeats {name}" for name in NAMES if happened.count(name) > 1]
     if first.error or first.answer != DONE:
@@ -51,7 +43,8 @@ def judge(bench: Bench) -> Cell:
 
 ROW = Row(
     "sessions",
-    "Two processes get a message each for one session",
+    "Two processes",
+    "Two processes get a message each for one session, the second while a tool of the first runs.",
     "Whether two tabs, or two workers, can overwrite one another's turn.",
     judge,
 )

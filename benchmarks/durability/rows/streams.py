@@ -27,7 +27,8 @@ def judge(bench: Bench) -> Cell:
 
 ROW = Row(
     "streams",
-    "The connection of the reader is cut after each event of the stream, and taken up again",
+    "Streams",
+    "The reader's connection is cut after each event of the stream, and taken up again.",
     "Whether a page that loses its connection shows the same text in the end, and the work goes on meanwhile.",
     judge,
 )

@@ -22,7 +22,8 @@ def judge(bench: Bench) -> Cell:
 
 ROW = Row(
     "stuck",
-    "The model repeats a call, or makes ever other ones: requests until it ends, as the framework comes",
-    "What a model that has lost its way can cost before somebody looks.",
+    "Stuck",
+    "The model repeats a call, or makes ever other ones, with the framework's default settings.",
+    "How many requests a model that has lost its way costs before it is stopped.",
     judge,
 )
