@@ -21,6 +21,8 @@ CAP = 60
 """The calls after which a stuck model gives up, so that whoever asks it ends."""
 ORDERS = ("Do: ", "Say: ", "Loop: ", "Vary: ")
 DONE = "All of it is done."
+DELEGATE = "delegate_task_to_member"
+"""The tool by which a team of agno calls its members."""
 
 
 class Model(LoopbackServer):
@@ -112,8 +114,10 @@ def _call(call_id: str, what: Any, body: Json) -> Call:
     if isinstance(what, str):
         return Call(call_id, what, '{"order": 17}')
     ((name, inner),) = what.items()
-    (schema,) = (each["function"]["parameters"] for each in body["tools"] if each["function"]["name"] == name)
-    return Call(call_id, name, json.dumps({next(iter(schema["properties"])): do(*inner)}))
+    schemas = {each["function"]["name"]: each["function"]["parameters"] for each in body["tools"]}
+    if DELEGATE in schemas:
+        return Call(call_id, DELEGATE, json.dumps({"member_id": name, "task": do(*inner)}))
+    return Call(call_id, name, json.dumps({next(iter(schemas[name]["properties"])): do(*inner)}))
 
 
 def do(*batches: Sequence[Any]) -> str:

@@ -14,6 +14,7 @@ from agno.db.sqlite import SqliteDb
 from agno.models.openai import OpenAIChat
 from agno.os import AgentOS
 from agno.run.base import RunStatus
+from agno.team import Team
 from agno.tools import tool
 
 from benchmarks.durability.serving import frames, serve
@@ -21,16 +22,20 @@ from benchmarks.durability.work import LONGEST, MODEL, SESSION, SYSTEM, Outcome,
 
 PACKAGES = ("agno",)
 NOT_OFFERED = {
-    "approvals.nested": "agents are nested as members of [teams](https://docs.agno.com/teams/overview), not as tools.",
     "messages": "a running task can be [cancelled](https://docs.agno.com/run-cancellation/overview), not told more.",
 }
 
 
-def _agent(work: Work) -> Agent:
-    tools = [tool(requires_confirmation=True)(each) if each.__name__ in work.guarded else each for each in work.tools]
-    return Agent(id="main", model=OpenAIChat(id=MODEL, base_url=work.url, api_key="none"), instructions=SYSTEM,
-                 tools=tools, db=SqliteDb(db_file=str(work.folder / "agno.db")), checkpoint="tool-batch",
-                 telemetry=False, add_history_to_context=True)  # fmt: skip
+def _agent(work: Work) -> Any:
+    """An agent; where another one is nested, a team with this one as a member."""
+    own = work.nested_tools if work.nested else work.tools
+    tools = [tool(requires_confirmation=True)(each) if each.__name__ in work.guarded else each for each in own]
+    name = "clerk" if work.nested else "main"
+    given: Any = {"model": OpenAIChat(id=MODEL, base_url=work.url, api_key="none"), "instructions": SYSTEM,
+                  "db": SqliteDb(db_file=str(work.folder / "agno.db")), "checkpoint": "tool-batch", "telemetry": False,
+                  "add_history_to_context": True}  # fmt: skip
+    agent = Agent(id=name, name=name, tools=tools, **given)
+    return Team(id="main", members=[agent], **given) if work.nested else agent
 
 
 def _last(given: Any) -> Outcome:
@@ -66,8 +71,7 @@ def resume(work: Work) -> Outcome:
 
 def decide(work: Work, approve: Mapping[str, bool]) -> Outcome:
     agent = _agent(work)
-    session: Any = agent.get_session(session_id=SESSION)
-    asked = session.runs[-1]
+    asked = agent.get_last_run_output(session_id=SESSION)
     for each in asked.active_requirements:
         each.confirm() if approve[each.tool_execution.tool_name] else each.reject()
     return _last(agent.continue_run(run_id=asked.run_id, session_id=SESSION, requirements=asked.requirements))
