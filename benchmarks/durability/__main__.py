@@ -1,4 +1,7 @@
-"""Measure, print and write the table: `python -m benchmarks.durability`; with names of adapters and rows, a part."""
+"""Measure and print the table, and write it into its file and its page: `python -m benchmarks.durability`.
+
+With names of adapters and rows, a part of it is printed.
+"""
 
 import platform
 import sys
@@ -23,7 +26,8 @@ ADAPTERS = {
 }
 TOGETHER = 4
 """Adapters that are measured at once, each in processes of its own."""
-TABLE = Path(__file__).with_name("table.md")
+TABLE, PAGE = Path(__file__).with_name("table.md"), Path(__file__).parents[2] / "docs/durability.md"
+"""What is measured, in a file of its own and as a part of the page."""
 
 
 def column(name: str, rows: list[Row]) -> list[str]:
@@ -70,7 +74,10 @@ def main(wanted: list[str]) -> None:
     table = measure(adapters, rows)
     print("\n".join(table))
     if not wanted:
-        TABLE.write_text("\n".join([*table, "", *legend(), ""]), encoding="utf-8")
+        text = "\n".join([*table, "", *legend(), ""])
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(page.replace(TABLE.read_text(encoding="utf-8"), text), encoding="utf-8")
+        TABLE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,9 @@ from benchmarks.durability.work import MODEL, SESSION, SYSTEM, Outcome, Work
 
 PACKAGES = ("agent-framework-core", "agent-framework-openai")
 NOT_OFFERED = {
-    "approvals.nested": "an approval of an agent that is a tool does not reach the calling one, by the docstring of "
-    "[`as_tool`](https://learn.microsoft.com/agent-framework/agents/tools/#using-an-agent-as-a-function-tool).",
+    "approvals.nested": "an approval of [an agent that is a "
+    "tool](https://learn.microsoft.com/agent-framework/tutorials/agents/agent-as-function-tool) does not reach the "
+    "calling one, by the docstring of `as_tool`.",
     "messages": "[a run](https://learn.microsoft.com/agent-framework/agents/running-agents) takes its messages when it "
     "begins.",
     "streams": "[background responses](https://learn.microsoft.com/agent-framework/agents/background-responses) need a "
