@@ -64,7 +64,7 @@ class Host:
         self._file = Path()
         self._running = 0
 
-    def begin(self, verb: str, work: Work, die_at: int = 0, **options: Any) -> None:
+    def begin(self, verb: str, work: Work, die_at: int | str = 0, **options: Any) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._file = work.folder / "ended.json"
         self._file.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ class Host:
             return Ended(killed=True) if status == signal.SIGKILL else Ended(error=signal.Signals(status).name)
         return Ended(**json.loads(self._file.read_text(encoding="utf-8")))
 
-    def do(self, verb: str, work: Work, die_at: int = 0, **options: Any) -> Ended:
+    def do(self, verb: str, work: Work, die_at: int | str = 0, **options: Any) -> Ended:
         self.begin(verb, work, die_at, **options)
         return self.end()
 

@@ -70,11 +70,13 @@ class Work:
 class Trap:
     """Kills this process at its n-th boundary: a commit, a renamed or written file, before and after an effect.
 
+    The boundaries of effects also have names, because threads may change the order of the others.
+
     A commit is the end of a transaction of SQLite, or a statement that writes outside of one, in any database that the
     process opens. Each is a boundary just before it takes effect: what was committed before is stored, and no more.
     """
 
-    def __init__(self, folder: Path, place: int) -> None:
+    def __init__(self, folder: Path, place: int | str) -> None:
         self._folder, self._place, self._passed = str(folder), place, 0
         self._lock = threading.Lock()
 
@@ -92,10 +94,10 @@ class Trap:
         sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]
         sys.addaudithook(self._see)
 
-    def reach(self) -> None:
+    def reach(self, name: str = "") -> None:
         with self._lock:
             self._passed += 1
-            if self._passed == self._place:
+            if self._place in (self._passed, name):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _see(self, event: str, given: tuple[Any, ...]) -> None:
@@ -150,9 +152,9 @@ def _tool(work: Work, name: str, trap: Trap) -> Callable[[int], str]:
         if name == "hold":
             append(work.folder / INSIDE, "")
             wait_for(work.folder / GO)
-        trap.reach()
+        trap.reach(f"before {name}")
         append(work.folder / EFFECTS, name)
-        trap.reach()
+        trap.reach(f"after {name}")
         return f"{name} is done."
 
     effect.__name__ = effect.__qualname__ = name

@@ -8,6 +8,7 @@ from benchmarks.durability.model import DONE, do
 from benchmarks.durability.work import effects
 
 CALLS = ("post", "pay", "notify")
+NAMED = [f"{when} {name}" for name in CALLS for when in ("before", "after")]
 
 
 def judge(bench: Bench) -> Cell:
@@ -16,7 +17,7 @@ def judge(bench: Bench) -> Cell:
     lost: set[str] = set()
     unknown: set[str] = set()
     stuck: set[str] = set()
-    for place in itertools.count(1):
+    for place in itertools.chain(NAMED, itertools.count(1)):
         with bench.works() as work:
             given = {"message": do(*([name] for name in CALLS)), "names": CALLS}
             ended = bench.first.do("begin", work(**given), die_at=place)
@@ -35,7 +36,7 @@ def judge(bench: Bench) -> Cell:
                 unknown.add(name)
         if why := _why_stuck(ended):
             stuck.add(why)
-        if not died:
+        if not died and place not in NAMED:
             return _cell(repeated, lost, unknown, stuck)
     raise AssertionError
 
