@@ -6,6 +6,7 @@ from typing import Any
 
 from segue.core.calls import FORM_SCHEMA, REVIEW_PLAN
 from segue.core.reviews import RESPOND, list_decisions
+from segue.core.task import TaskStatus
 
 from .catalogue import Language, Texts, word
 from .verdicts import own_words, read_verdict
@@ -118,9 +119,20 @@ def stop_notice(status: str, language: Language, *, resumed: bool = False) -> st
 
     Of one that is done it says that its answer has no rest.
     """
-    if status in ("cancelled", "done"):
-        return _text("cancelled" if status == "cancelled" else "complete", language)
-    return _text("stopped" if resumed else "paused", language)
+    match TaskStatus(status):
+        case TaskStatus.DONE:
+            return _text("complete", language)
+        case TaskStatus.CANCELLED:
+            return _text("cancelled", language)
+        case (
+            TaskStatus.PENDING
+            | TaskStatus.RUNNING
+            | TaskStatus.WAITING
+            | TaskStatus.PAUSING
+            | TaskStatus.PAUSED
+            | TaskStatus.ERROR
+        ):
+            return _text("stopped" if resumed else "paused", language)
 
 
 _CONTINUING = frozenset({"continue", "please continue", "go on", "resume", "继续", "请继续", "继续吧", "接着说"})

@@ -383,10 +383,13 @@ class Conversation:
                 return FAILED if task.error else PAUSED
             case TaskStatus.CANCELLED:
                 print_error(terminal_text("accepts_next", language))
-            case status:
+                return FAILED
+            case (
+                TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING | TaskStatus.PAUSING | TaskStatus.ERROR
+            ) as status:
                 hints = [] if task.result else [resume]
                 print_error(task.error or terminal_text("did_not_end", language, status=word(status, language)), *hints)
-        return FAILED
+                return FAILED
 
 
 def is_command(line: str) -> bool:

@@ -225,18 +225,22 @@ class Receivers:
 
 def kinds_of(before: Task, task: Task, events: Sequence[Event]) -> Sequence[Kind]:
     """What a change of a task is, the most specific first; empty where nobody is told."""
-    if task.status == TaskStatus.WAITING:
-        asks = any(isinstance(event, ASKING) and not getattr(event, "client_calls", ()) for event in events)
-        expired = task.error is not None and before.error is None
-        return ("waiting",) if asks else ("expired",) if expired else ()
-    if task.status in ACTIVE:
-        return (
-            ("taken_over",) if before.status in ACTIVE and any(isinstance(event, Resumed) for event in events) else ()
-        )
-    if task.status == TaskStatus.ERROR:
-        return ("limit", "error") if (task.result or {}).get("limit") else ("error",)
-    ended: Mapping[TaskStatus, Kind] = {TaskStatus.DONE: "done", TaskStatus.CANCELLED: "cancelled"}
-    return (ended[task.status],) if task.status in ended else ()
+    match task.status:
+        case TaskStatus.WAITING:
+            asks = any(isinstance(event, ASKING) and not getattr(event, "client_calls", ()) for event in events)
+            expired = task.error is not None and before.error is None
+            return ("waiting",) if asks else ("expired",) if expired else ()
+        case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.PAUSING:
+            resumed = before.status in ACTIVE and any(isinstance(event, Resumed) for event in events)
+            return ("taken_over",) if resumed else ()
+        case TaskStatus.ERROR:
+            return ("limit", "error") if (task.result or {}).get("limit") else ("error",)
+        case TaskStatus.DONE:
+            return ("done",)
+        case TaskStatus.CANCELLED:
+            return ("cancelled",)
+        case TaskStatus.PAUSED:
+            return ()
 
 
 def new_id() -> str:

@@ -718,25 +718,29 @@ class Translation:
         )
 
     def _outcome(self, result: Json, pending: list[str]) -> RunFinishedOutcome:
-        if result["status"] == TaskStatus.DONE or pending:
-            return RunFinishedSuccessOutcome(pending_tool_call_ids=pending or None)
-        if result["status"] == TaskStatus.CANCELLED:
-            return RunFinishedCancelledOutcome()
-        if result["status"] != TaskStatus.WAITING:
-            message = stop_notice(result["status"], self._language)
-            paused = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="segue:paused", message=message)
-            return RunFinishedInterruptOutcome(interrupts=[paused])
-        asked = result["question"]
-        ids = interrupt_ids(asked)
-        if asked["kind"] == "approval":
-            return RunFinishedInterruptOutcome(interrupts=[*map(self._approval, ids, asked["calls"])])
-        question = Interrupt(
-            id=ids[0],
-            reason="input_required",
-            message=question_text(asked, self._language),
-            response_schema=answer_schema(asked),
-        )
-        return RunFinishedInterruptOutcome(interrupts=[question])
+        if pending:
+            return RunFinishedSuccessOutcome(pending_tool_call_ids=pending)
+        match TaskStatus(result["status"]):
+            case TaskStatus.DONE:
+                return RunFinishedSuccessOutcome(pending_tool_call_ids=None)
+            case TaskStatus.CANCELLED:
+                return RunFinishedCancelledOutcome()
+            case TaskStatus.WAITING:
+                asked = result["question"]
+                ids = interrupt_ids(asked)
+                if asked["kind"] == "approval":
+                    return RunFinishedInterruptOutcome(interrupts=[*map(self._approval, ids, asked["calls"])])
+                question = Interrupt(
+                    id=ids[0],
+                    reason="input_required",
+                    message=question_text(asked, self._language),
+                    response_schema=answer_schema(asked),
+                )
+                return RunFinishedInterruptOutcome(interrupts=[question])
+            case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.PAUSING | TaskStatus.PAUSED | TaskStatus.ERROR:
+                message = stop_notice(result["status"], self._language)
+                paused = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="segue:paused", message=message)
+                return RunFinishedInterruptOutcome(interrupts=[paused])
 
     def _undecided(self, result: Json) -> list[Json]:
         """The calls that wait for approval, by the ids of their places in the task."""

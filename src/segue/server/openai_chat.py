@@ -253,17 +253,26 @@ class Completion:
 
     def text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
-        language = self.row.reply_language
-        if result["status"] == TaskStatus.DONE:
-            return self._reply.own(str(result["answer"]))
-        if result["status"] != TaskStatus.WAITING:
-            answer = self._reply.own(str(result["answer"])) or ("" if self._as_json else self._reply.text)
-            return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
-        if waiting_calls(result):
-            return self._reply.text
-        text = self._reply.text
-        separator = BREAK if (text or self.is_appended) and not text.endswith(BREAK) else ""
-        return text + separator + reply_notice(result["question"], language)
+        language, text = self.row.reply_language, self._reply.text
+        match TaskStatus(result["status"]):
+            case TaskStatus.DONE:
+                return self._reply.own(str(result["answer"]))
+            case TaskStatus.WAITING:
+                if waiting_calls(result):
+                    return text
+                separator = BREAK if (text or self.is_appended) and not text.endswith(BREAK) else ""
+                return text + separator + reply_notice(result["question"], language)
+            case (
+                TaskStatus.PENDING
+                | TaskStatus.RUNNING
+                | TaskStatus.PAUSING
+                | TaskStatus.PAUSED
+                | TaskStatus.ERROR
+                | TaskStatus.CANCELLED
+            ):
+                answer = self._reply.own(str(result["answer"])) or ("" if self._as_json else text)
+                notice = stop_notice(result["status"], language, resumed=self.resumed)
+                return "\n\n".join(filter(None, (answer, notice)))
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}

@@ -167,11 +167,13 @@ def _reason(task: Task, history: Sequence[AnyMessage] | None) -> str:
     """Why a task is left out; empty where it is not."""
     if task.copy_of:
         return "copy"
-    if task.status == TaskStatus.CANCELLED:
-        return "cancelled"
-    if task.status not in (TaskStatus.DONE, TaskStatus.ERROR):
-        return "unfinished"
-    return "no_history" if history is None else ""
+    match task.status:
+        case TaskStatus.CANCELLED:
+            return "cancelled"
+        case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING | TaskStatus.PAUSING | TaskStatus.PAUSED:
+            return "unfinished"
+        case TaskStatus.DONE | TaskStatus.ERROR:
+            return "no_history" if history is None else ""
 
 
 def _begun(messages: Sequence[AnyMessage], tasks: Sequence[Task]) -> dict[str, Sequence[AnyMessage]]:
