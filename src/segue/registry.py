@@ -65,6 +65,7 @@ from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
 from .core.sync import run_sync, sync_loop
+from .core.task import LANGUAGES
 from .memory.folder import LocalMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
@@ -710,7 +711,7 @@ def _read_context(given: Any) -> RunContext:
     names = ("user_id", "language")
     user_id, language = (given.get(n) if isinstance(given, Mapping) else getattr(given, n, None) for n in names)
     context = RunContext(user_id=user_id) if user_id and isinstance(user_id, str) else RunContext()
-    return context.model_copy(update={"language": language}) if language in ("zh", "en") else context
+    return context.model_copy(update={"language": language}) if language in LANGUAGES else context
 
 
 def _announced(update: Any, context: RunContext) -> Any:
