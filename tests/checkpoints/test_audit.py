@@ -14,15 +14,17 @@ from segue import tool
 from segue.checkpoints.audit import record
 from segue.core.actor import SEGUE, acting
 from segue.core.agents import Agent
-from segue.core.audit import Act, AuditHead, Finding, differences
+from segue.core.audit import _ALWAYS, _AT_THE_END, Act, AuditHead, Finding, differences
 from segue.core.errors import ConfigurationError
-from segue.core.records import Session
+from segue.core.records import FIXED, Session, Task, names_of
 from segue.runtime.audit_log import read_anchor
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .worlds import World, note_up_to, world
 
 CALLS = note_up_to(3)
+UNSEALED = {"agent_id", "mode", "language", "origin", "bot_session", "called_by", "rating"}
+"""Columns of a task that are written once and are not in what later seals compare; a rating has its own statement."""
 
 
 @pytest.fixture
@@ -45,6 +47,13 @@ async def edit(world: World, *statements: str) -> None:
     """Change the database as somebody does who has the file or the server."""
     for statement in statements:
         await world.database.write(lambda connection, each=statement: connection.execute(each) and None)
+
+
+def test_each_column_of_a_task_that_is_written_once_is_compared_by_later_seals() -> None:
+    changed = names_of(Task, without=FIXED)
+    assert {*names_of(Task)} - {*changed} - {*_ALWAYS} == UNSEALED, "add it to _ALWAYS of core/audit.py, or here"
+    assert {*_ALWAYS} & {*changed} == set()
+    assert {*_AT_THE_END} <= {*names_of(Task)}
 
 
 async def finished(world: World) -> str:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from segue.checkpoints.leases import Found, Lease, Renewal, renew
+from segue.checkpoints.leases import LEASE_SECONDS, Found, Lease, Renewal, renew
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 
@@ -36,7 +36,7 @@ async def test_a_released_thread_is_taken_at_once_and_another_one_only_looked_at
     lease = Lease(store, clock)
     fence = (await lease.acquire_released("s", "me")).fence
     assert fence == 1
-    assert await lease.acquire_released("s", "you") == Found(0, "me", 15.0)
+    assert await lease.acquire_released("s", "you") == Found(0, "me", LEASE_SECONDS)
     clock.now += 16
     assert await lease.acquire_released("s", "you") == Found(0, "me", -1.0)
     await lease.release("s", fence)

@@ -5,13 +5,15 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
 
 from segue.core.task import ACTIVE, OPEN, TaskStatus
+from segue.nodes.digest import _ORDER, Kind
+from segue.prompts.catalogue import catalogue
 from segue.server.app import PAGE, PAGE_DOCUMENTS
 
 from .serving import BETA, Json, Served, chat
@@ -152,6 +154,16 @@ def test_the_page_has_the_statuses_of_tasks() -> None:
     outcomes = (PAGE / "components/outcome.js").read_text(encoding="utf-8").partition("const OUTCOMES")[2]
     assert {*re.findall(r"^  (\w+): ", outcomes, re.M)} == {*TaskStatus}, "OUTCOMES of components/outcome.js has each"
     assert texts("en").keys() >= {f"status.{status}" for status in TaskStatus}
+
+
+def test_the_page_has_the_kinds_of_a_digests_entries() -> None:
+    digest = (PAGE / "panels/parts/digest.js").read_text(encoding="utf-8")
+    listed = re.findall(r'"(\w+)"', digest.partition("const KINDS = [")[2].partition("]")[0])
+    assert listed == [*_ORDER], "KINDS of panels/parts/digest.js are _ORDER of nodes/digest.py"
+    assert {*_ORDER} == {*get_args(Kind)}
+    for language in ("en", "zh"):
+        assert texts(language).keys() >= {f"digest.{kind}" for kind in _ORDER}
+        assert catalogue(language)["task"].keys() >= {f"digest_{kind}" for kind in _ORDER}
 
 
 def test_no_text_is_left_that_no_component_names() -> None:
