@@ -243,10 +243,11 @@ _TABLES = (
     # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
     # once the event that it `awaited` is there. `asked_by` are the actors who asked for it, `decisions` what some
     # persons decided about its calls while others have to: {"interrupt_id", "given"}. `called_by` is the task of which
-    # it is a call: its agent is a tool of the other one's. By hand: what a fork sets anew (`_fork` and `_REOPEN` in
-    # `fork.py`) and what an import does (`_task_rows` in `export.py`), beside the marks; `TaskView` of
-    # `src/segue/server/views.py`, which has some of the fields of the public form; `TaskRow` of the page's
-    # `state/types.js`; and what lists and the terminal show of it.
+    # it is a call: its agent is a tool of the other one's. By hand: what a task begins with (`NewTask(…)` in
+    # `src/segue/runtime/start.py`); what a fork sets anew (`_fork` and `_REOPEN` in `fork.py`) and what an import does
+    # (`_task_rows` in `export.py`), beside the marks; `_ALWAYS` and `_AT_THE_END` of `src/segue/core/audit.py`;
+    # `TaskView` of `src/segue/server/views.py`, which has some of the fields of the public form; `TaskRow` of the
+    # page's `state/types.js`; and what lists and the terminal show of it.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
