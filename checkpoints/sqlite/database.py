@@ -667,6 +667,14 @@ def find_folder(path: str) -> Path:
     return Path(f"{file_of(path)}.files")
 
 
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a new file that only this user may read, and sync it."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 class FileFolder:
     """Contents in a folder."""
 
@@ -712,10 +720,7 @@ class FileFolder:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary = path.with_name(f".{digest}.{uuid4().hex}")
             try:
-                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
+                write_synced(temporary, content)
                 os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)

@@ -101,7 +101,7 @@ def fail_renewals(count: int) -> None:
 
 def fill_folder(count: int) -> None:
     """Let the folder of messages' files have room for so many more of them, and for a part of the next one."""
-    real, left = database._write, iter(range(count))
+    real, left = database.write_synced, iter(range(count))
 
     def write(path: Path, content: bytes) -> None:
         if next(left, None) is not None:
@@ -109,4 +109,4 @@ def fill_folder(count: int) -> None:
         real(path, content[: len(content) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    database._write = write
+    database.write_synced = write
