@@ -97,7 +97,7 @@ Language = Literal["zh", "en"]
 
 The model is asked to answer in whichever the person writes.
 """
-LanguageChoice = Language | Literal[""]
+LanguageChoice = Literal["", Language]
 """A language that may be chosen; empty: that of the message."""
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
