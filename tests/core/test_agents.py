@@ -267,10 +267,10 @@ def test_keys_addresses_limits_and_orders_do_not(changes: dict[str, Any]) -> Non
 
 
 ANOTHER_VERSION = {
-    *("a2a", "accepts", "allow", "approvals", "approve", "approvers", "arguments", "ask_user", "extra_body", "hidden"),
-    *("language", "max_tokens", "mcp", "mode", "model", "not_by_asker", "on_secret", "prompt", "protocol"),
-    *("read_timeout", "reasoning_effort", "review_plan", "secret", "seed", "state", "streaming", "system_first"),
-    *("temperature", "tools", "trusted", "trusted_fields"),
+    *("a2a", "accepts", "allow", "approvals", "approve", "approvers", "arguments", "ask_user", "directories"),
+    *("extra_body", "hidden", "language", "max_tokens", "mcp", "mode", "model", "not_by_asker", "on_secret", "prompt"),
+    *("protocol", "read_timeout", "reasoning_effort", "review_plan", "secret", "seed", "state", "streaming"),
+    *("system_first", "temperature", "tools", "trusted", "trusted_fields"),
 }
 """The fields that make another version of an agent: its unfinished tasks are then continued, pinned or asked about."""
 
