@@ -2,7 +2,7 @@
 /** Beginning a turn again, with an edited message or the same; first it says which calls stay in effect. */
 import { branch, preview } from "../state/branches.js";
 import { t } from "../texts/index.js";
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { isComposing } from "./composing.js";
 import { Continue, Effects, useBeginning } from "./effects-stay.js";
 
@@ -36,7 +36,7 @@ export function BranchForm({ task, message, close }) {
 /** @param {{ text: string, change: (text: string) => void }} props */
 function Field({ text, change }) {
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     field.current?.focus();
     field.current?.setSelectionRange(text.length, text.length);
   }, []);

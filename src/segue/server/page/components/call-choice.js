@@ -2,7 +2,7 @@
 /** One call that waits for approval: its arguments, and what a person decides about it. */
 import { isRounded, parse } from "../state/json.js";
 import { loadMoreTexts, t, textOf } from "../texts/index.js";
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
 import { Icon } from "./icon.js";
 import { Menu } from "./menu.js";
@@ -142,7 +142,7 @@ function Words({ kind, close, decide }) {
   const [reason, setReason] = useState("");
   const isResult = kind === "respond";
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   return html`<form onSubmit=${submitting(() => decide({ verdict: kind, reason: reason.trim() }))}>
     <label class="argument"><span>${t(isResult ? "approval.result" : "approval.reason")}</span>
       <input ref=${field} required=${isResult} pattern=${isResult ? ".*\\S.*" : ".*"} value=${reason}
@@ -171,7 +171,7 @@ function EditForm({ call, close, decide }) {
   const [fields, setFields] = useState(() => fieldsOf(call.arguments));
   const [json, setJson] = useState(/** @type {string | null} */ (null));
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector("input, textarea, select"))?.focus();
   }, [json === null]);
   const edited = json === null ? valuesOf(call.arguments, fields) : readJson(json);
