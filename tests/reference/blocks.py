@@ -26,7 +26,7 @@ from tests.cli.conftest import Shell
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_TYPED = re.compile(r"^(Your choice: |请选择： )(.+)$", re.MULTILINE)
+_TYPED = re.compile(r"^(Your choice: |请选择：)(.+)$", re.MULTILINE)
 """A prompt, and what is typed there."""
 _BEGINNING = re.compile(r"(?:^|[|&] *)segue ([^|<>&;\n]*)", re.MULTILINE)
 

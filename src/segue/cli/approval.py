@@ -225,7 +225,7 @@ class Questioner:
         if _may_be_allowed(call):
             choices.append(terminal_text("choose_always", self._language))
             choices += [flow_line(call, self._language)] if _has_flow(call) else []
-        return "\n".join([*choices, terminal_text("your_choice", self._language)]) + " "
+        return "\n".join([*choices, terminal_text("your_choice", self._language)])
 
     def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""

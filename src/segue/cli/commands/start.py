@@ -15,7 +15,7 @@ import typer
 
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
-from ...prompts.catalogue import Language
+from ...prompts.catalogue import Language, joined
 from .. import options
 from ..exits import report_errors
 from ..lookup import continued
@@ -127,7 +127,7 @@ def init(folder: Folder = Path()) -> None:
     settings = Settings()
     with report_errors(settings):
         _write_project(folder, settings.ui_language)
-    echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
+    echo(settings.say("project_written", files=joined((str(folder / name) for name in PROJECT), settings.ui_language)))
     if folder.resolve() != Path.cwd():
         echo(f"  cd {shlex.quote(str(folder))}")
     for message in ("order_message", "refund_message"):

@@ -15,5 +15,5 @@ def lookup(order_id: int) -> dict[str, object]:
 
 @segue.tool(needs_approval=True, keywords=["退款"])
 def refund(order_id: int) -> str:
-    """为订单退款；由人批准后执行。"""
+    """为订单退款；须经人工批准。"""
     return f"订单 {order_id} 已退款。"
