@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-digest bench-agentdojo durability lock release clean
+.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-aims bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-digest bench-agentdojo durability lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine 
 
 bench: $(VENV)/.bench ## what a round, a prompt, a task and a start cost, beside peers: writes benchmarks/costs.md
 	$(BIN)/python benchmarks/cost.py --short-tasks $(TASKS)
+
+bench-aims: $(VENV)/.bench ## the first table of benchmarks/costs.md alone
+	$(BIN)/python benchmarks/cost.py --aims
 
 bench-quick: $(VENV)/.bench ## what costs over 15 % more than when make bench was last committed: SECONDS=150
 	$(BIN)/python benchmarks/cost.py --quick $(SECONDS)

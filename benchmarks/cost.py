@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +18,7 @@ from costs.changes import BARE, PEER, SEGUE, STARTS, changes, read, watched, wri
 from costs.conversation import CALLS, RESULTS, TURNS_BEFORE
 from costs.peers import PEERS, WHOLE
 from costs.processes import TOOL, Run, Worker, endpoint, requests_of, worker
-from costs.report import Costs, write_report
+from costs.report import Costs, aims_table, write_report
 from costs.startup import Start, first_answer
 
 HERE = Path(__file__).parent
@@ -115,7 +116,7 @@ def prompts(url: str, running: Mapping[str, Worker]) -> dict[str, Mapping[str, i
     return found
 
 
-def starts(url: str, folder: Path, times: int, what: Sequence[str] = STARTED) -> dict[str, list[Start]]:
+def starts(url: str, folder: Path, times: int, what: Sequence[str]) -> dict[str, list[Start]]:
     """New processes until their first answer, in turn."""
     found: dict[str, list[Start]] = {each: [] for each in what}
     for turn in range(times):
@@ -124,25 +125,32 @@ def starts(url: str, folder: Path, times: int, what: Sequence[str] = STARTED) ->
     return found
 
 
+def measure_aims(url: str, folder: Path, peers: Sequence[str], started: Sequence[str]) -> Costs:
+    """What the first table has, but for the turns of long sessions, one peer a process."""
+    with workers(url, folder, peers=peers) as running:
+        return Costs(
+            by_tool={TOOL: rounds(running, ROUNDS)},
+            prompts=prompts(url, running),
+            crowd=crowds(running),
+            long=long_tasks(running),
+            starts=starts(url, folder, 5, started),
+        )
+
+
 def measure(url: str, folder: Path, short_tasks: int) -> Costs:
     """Everything, one peer a process."""
-    with workers(url, folder) as running:
-        by_calls = rounds(running, ROUNDS)
-        sent, crowd, long = prompts(url, running), crowds(running), long_tasks(running)
-    by_tool = {TOOL: by_calls}
+    first = measure_aims(url, folder, [*PEERS], STARTED)
+    by_tool = {**first.by_tool}
     for tool in TOOLS:
         with workers(url, folder, tool, [peer for peer in PEERS if peer != SEGUE[0]]) as running:
             by_tool[tool] = rounds(running, TOOL_ROUNDS, f"{tool}-")
     with worker(SEGUE[0], url, folder / "short") as each:
         batches = [each.run(f"short-{n}", 0, short_tasks // 10, 8) for n in range(10)]
     show("short tasks", {SEGUE[0]: batches})
-    return Costs(
+    return replace(
+        first,
         by_tool=by_tool,
-        prompts=sent,
-        crowd=crowd,
-        long=long,
         short=(short_tasks, batches),
-        starts=starts(url, folder, 5),
         plans=printed("plans", url, folder),
         turns={
             peer: printed("turns", peer, url, folder / "turns" / peer, *map(str, marks))
@@ -197,10 +205,14 @@ def quick(url: str, folder: Path, seconds: float) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short-tasks", type=int, default=2_000, help="tasks over which the memory is watched")
+    parser.add_argument("--aims", action="store_true", help="only print the first table, in six minutes")
     parser.add_argument("--quick", type=float, metavar="SECONDS", help="only compare some rows with costs.json")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the processes of the benchmark end, too
     with endpoint() as url, tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
+        if arguments.aims:
+            print(aims_table(measure_aims(url, Path(folder), QUICK_PEERS, (PEER, *STARTS))))
+            return
         if arguments.quick:
             rows = quick(url, Path(folder), arguments.quick)
         else:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from .processes import Run
 from .startup import Start
@@ -15,9 +16,14 @@ SEGUE = ("Segue json", "Segue native")
 STARTS = ("segue chat --mode direct", "segue chat --mode react")
 
 
-def ratio(runs: Sequence[Run], beside: Sequence[Run], name: str) -> float:
+def ratios(runs: Sequence[Any], beside: Sequence[Any], name: str) -> list[float]:
+    """The ratios of the runs that stood side by side."""
+    return [getattr(run, name) / getattr(other, name) for run, other in zip(runs, beside, strict=True)]
+
+
+def ratio(runs: Sequence[Any], beside: Sequence[Any], name: str) -> float:
     """The median of the ratios of the runs that stood side by side."""
-    return median(getattr(run, name) / getattr(other, name) for run, other in zip(runs, beside, strict=True))
+    return median(ratios(runs, beside, name))
 
 
 def watched(
@@ -30,8 +36,7 @@ def watched(
         for peer in SEGUE:
             found[f"{what}, {peer} × {PEER}"] = ratio(runs[peer], runs[PEER], name)
     for what in STARTS:
-        pairs = zip(starts[what], starts[BARE], strict=True)
-        found[f"CPU of a start, {what} × {BARE}"] = median(start.cpu / bare.cpu for start, bare in pairs)
+        found[f"CPU of a start, {what} × {BARE}"] = ratio(starts[what], starts[BARE], "cpu")
     return found
 
 

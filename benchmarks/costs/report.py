@@ -3,13 +3,13 @@
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, NamedTuple
 
-from .changes import BARE, PEER, SEGUE, STARTS, ratio
+from .changes import BARE, PEER, SEGUE, STARTS, ratio, ratios
 from .conversation import CALLS, KILLED_AT
 from .processes import TOOL, Run
 from .startup import Start
@@ -25,13 +25,13 @@ class Costs:
     prompts: Mapping[str, Mapping[str, int]]
     crowd: Mapping[str, Sequence[Run]]
     long: Sequence[tuple[str, int, Run]]
-    short: tuple[int, Sequence[Run]]
     starts: Mapping[str, Sequence[Start]]
-    plans: Mapping[str, Any]
-    turns: Mapping[str, Mapping[str, Mapping[str, float]]]
-    shares: Mapping[str, Mapping[str, float]]
-    conversations: Mapping[str, tuple[Run, Mapping[str, int]]]
-    resumed: Mapping[str, Any]
+    short: tuple[int, Sequence[Run]] = (0, ())
+    plans: Mapping[str, Any] = field(default_factory=dict)
+    turns: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    conversations: Mapping[str, tuple[Run, Mapping[str, int]]] = field(default_factory=dict)
+    resumed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def by_calls(self) -> Mapping[int, Mapping[str, Sequence[Run]]]:
@@ -87,46 +87,121 @@ def middle(runs: Sequence[Any], name: str) -> float:
     return median(getattr(run, name) for run in runs)
 
 
+class Aim(NamedTuple):
+    """A row of the first table: its values, those of the pairs where it is a ratio, with json and with native."""
+
+    what: str
+    means: str
+    most: Sequence[float]
+    values: Sequence[Sequence[float]]
+    at_least: bool = False
+
+
 def aims_table(costs: Costs) -> str:
     """What is aimed at, for both protocols."""
+    rows = [
+        [aim.what, aim.means, *(f"{most:g}" for most in aim.most), *map(interval, aim.values), verdict(aim)]
+        for aim in aims(costs)
+    ]
+    head = ["", "what it means to a person", "aim, json", "aim, native", *SEGUE, ""]
+    return (
+        "The medians of the pairs, and in brackets the middle half of them; a row without brackets is one number.\n\n"
+        + table(head, rows)
+    )
+
+
+def interval(values: Sequence[float]) -> str:
+    """The median, and between which values the middle half lies."""
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return f"{values[0]:.3g}"
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return f"{median(values):.2f} ({low:.2f}–{high:.2f})"
+
+
+def verdict(aim: Aim) -> str:
+    """Whether each protocol reaches the aim."""
+    reached = [
+        name.removeprefix("Segue ")
+        for name, values, most in zip(SEGUE, aim.values, aim.most, strict=True)
+        if values and (median(values) >= most if aim.at_least else median(values) <= most)
+    ]
+    measured = sum(map(bool, aim.values))
+    return "reached" if len(reached) == measured else f"reached with {reached[0]}" if reached else "missed"
+
+
+def aims(costs: Costs) -> Sequence[Aim]:
     runs, long = costs.by_calls, {(peer, calls): run for peer, calls, run in costs.long}
     most = max(calls for _, calls in long)
 
-    def beside(calls: int, other: str, name: str = "cpu") -> list[float]:
-        return [ratio(runs[calls][peer], runs[calls][other], name) for peer in SEGUE]
+    def beside(calls: int, name: str = "cpu") -> list[list[float]]:
+        return [ratios(runs[calls][peer], runs[calls][PEER], name) for peer in SEGUE]
 
-    def growth(peer: str) -> float:
-        return long[peer, most].cpu * 1000 / most / per_call(runs[10][peer], 10, "cpu")
+    def growth(peer: str) -> list[float]:
+        return [long[peer, most].cpu * 1000 / most / per_call(runs[10][peer], 10, "cpu")]
 
-    turns = list(costs.turns[SEGUE[1]].items())[1:]
-    found: list[tuple[str, float, Sequence[float]]] = [
-        (f"CPU of a task of 3 calls × {PEER}", 1.0, beside(3, PEER)),
-        (f"CPU of a task of 10 calls × {PEER}", 1.0, beside(10, PEER)),
-        (f"CPU of a task of 100 calls × {BARE}", 0.85, beside(100, BARE)),
-        (f"CPU of a call of a task of {most:,} × one of 10", 1.2, [growth(peer) for peer in SEGUE]),
-        (f"200 tasks at once, time × {PEER}", 1.0, [crowd_ratio(costs, peer) for peer in SEGUE]),
-        (f"the first token, CPU × {PEER}", 1.2, beside(0, PEER, "first_cpu")),
-        ("the first answer of `segue chat`, s", 1.0, [middle(costs.starts[STARTS[1]], "wall")]),
-        ("resident memory after tasks of up to 100 calls, MB", 110, [runs[100][p][-1].resident / MB for p in SEGUE]),
-        *((f"CPU of turn {int(turn):,} of a session × turn 5", 1.2, [each["ratio"]]) for turn, each in turns),
-        ("stored, 200 calls with results of 1 kB, MB", 2.5, [long[peer, 200].stored / MB for peer in SEGUE]),
-        (
-            f"characters of 20 calls × {PEER}",
-            1.0,
-            [costs.prompts[p]["sent"] / costs.prompts[PEER]["sent"] for p in SEGUE],
+    def resident(peer: str) -> float:
+        return runs[100][peer][-1].resident
+
+    turns = list(costs.turns.get(SEGUE[1], {}).items())[1:]
+    return [
+        Aim(f"CPU of a task of 3 calls × {PEER}", "what a server pays for a short task", (1.25, 1.1), beside(3)),
+        Aim(f"CPU of a task of 10 calls × {PEER}", "… for a usual one", (1, 1), beside(10)),
+        Aim(f"CPU of a task of 100 calls × {PEER}", "… for a long one", (0.5, 0.5), beside(100)),
+        Aim(
+            f"tasks a second, 200 of 3 calls side by side × {PEER}",
+            "how many people a process serves at once",
+            (1, 1),
+            [ratios(costs.crowd[PEER], costs.crowd[peer], "seconds") for peer in SEGUE],
+            at_least=True,
+        ),
+        Aim(
+            f"CPU until the first token × {PEER}",
+            "what a person waits for beyond the model's own time",
+            (1.5, 1.5),
+            beside(0, "first_cpu"),
+        ),
+        Aim(
+            f"time until the first answer of a new process, `segue chat` × {PEER}",
+            "how long a command in a terminal takes to begin",
+            (1, 1),
+            [ratios(costs.starts[STARTS[1]], costs.starts[PEER], "wall"), []],
+        ),
+        Aim(
+            f"memory after tasks of up to 100 calls × {PEER}",
+            "how many processes fit on a machine",
+            (1.05, 1.05),
+            [[resident(peer) / resident(PEER)] for peer in SEGUE],
+        ),
+        Aim(
+            "MB stored by 200 calls with results of 1 kB",
+            "how fast the disk fills",
+            (2.5, 2.5),
+            [[long[peer, 200].stored / MB] for peer in SEGUE],
+        ),
+        Aim(
+            f"CPU of a call of a task of {most:,} × one of 10",
+            "whether a very long task slows down",
+            (1.2, 1.2),
+            [growth(peer) for peer in SEGUE],
+        ),
+        *(
+            Aim(
+                f"CPU of turn {int(turn):,} of a session × turn 5",
+                "whether a long conversation slows down",
+                (1.2, 1.2),
+                [[], [each["ratio"]]],
+            )
+            for turn, each in turns
+        ),
+        Aim(
+            f"characters sent in 20 calls × {PEER}",
+            "what the model's tokens cost",
+            (1, 1),
+            [[costs.prompts[peer]["sent"] / costs.prompts[PEER]["sent"]] for peer in SEGUE],
         ),
     ]
-    head = ["aim", "at most", " / ".join(SEGUE), ""]
-    rows = [
-        [
-            what,
-            f"{aim:g}",
-            " / ".join(f"{value:.3g}" for value in values),
-            "reached" if max(values) <= aim else "missed",
-        ]
-        for what, aim, values in found
-    ]
-    return table(head, rows)
 
 
 def crowd_ratio(costs: Costs, peer: str) -> float:
