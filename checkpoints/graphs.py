@@ -37,7 +37,10 @@ _DELETE_CALLS = "DELETE FROM calls WHERE thread_id = ?"
 _IS_SESSION = "SELECT 1 FROM tasks WHERE thread_id = ? LIMIT 1"
 _LAST = "SELECT coalesce(max(seq), 0) AS seq FROM graph_events WHERE thread_id = ?"
 _APPEND = "INSERT INTO graph_events (thread_id, seq, run_id, event) VALUES (?, ?, ?, ?)"
-_EVENTS = "SELECT * FROM graph_events WHERE thread_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+_EVENTS = """
+    SELECT * FROM graph_events WHERE thread_id = :thread AND seq > :after AND (:run = '' OR run_id = :run)
+    ORDER BY seq LIMIT :most
+"""
 _DROP_EVENTS = "DELETE FROM graph_events WHERE thread_id = ? AND (? = '' OR run_id = ?)"
 
 
@@ -119,9 +122,10 @@ class GraphRows:
         self._connection.notify("", thread_id)
         return last
 
-    def events(self, thread_id: str, after: int, most: int = ALL) -> Sequence[GraphEvent]:
-        """The events after a number; the first that cannot be read raises."""
-        return [from_row(GraphEvent, row) for row in self._connection.fetched(_EVENTS, (thread_id, after, most))]
+    def events(self, thread_id: str, after: int = 0, most: int = ALL, *, run_id: str = "") -> Sequence[GraphEvent]:
+        """The events after a number, of all runs or one; the first that cannot be read raises."""
+        chosen = {"thread": thread_id, "after": after, "most": most, "run": run_id}
+        return [from_row(GraphEvent, row) for row in self._connection.fetched(_EVENTS, chosen)]
 
     def drop_events(self, thread_id: str, run_id: str = "") -> None:
         """Delete the events of a run, or all of a thread."""

@@ -557,15 +557,17 @@ def _kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> i
     return len([row for row in rows if read.has(row["channel"])])
 
 
-def drop_superseded_writes(connection: Connection, place: Place, metadata: str) -> None:
-    """Delete what nobody reads any more of the writes upon a checkpoint, with which a newer one is stored.
+def drop_superseded_writes(connection: Connection, key: Sequence[Any], metadata: str, kept: int | None) -> None:
+    """Delete what nobody reads any more of the writes before a checkpoint, which has this CHECKPOINT_KEY.
 
     In a thread's own graph they are those that are RETAINED checkpoints back: a recovery that goes back less far
-    applies them again.
+    applies them again. In a nested graph they are those upon the parent, unless the checkpoint has `kept` ones.
     """
-    thread_id, ns, parent = place
+    thread_id, ns, _, parent = key
+    if not parent or (ns and kept is not None):
+        return
     if ns:
-        _drop_writes(connection, place, metadata)
+        _drop_writes(connection, (thread_id, ns, parent), metadata)
         return
     newest = connection.execute(_NEWEST, {"thread": thread_id, "ns": ns, "parent": parent}).fetchall()
     if len(newest) == RETAINED:
@@ -723,8 +725,12 @@ def naming_next(metadata: CheckpointMetadata, checkpoint: Checkpoint) -> Checkpo
     if metadata.get("source") != "loop" or updated is None:
         return metadata
     sent = [each.node for each in checkpoint["channel_values"].get(SENT, ())]
-    branches = [name.removeprefix(BRANCH) for name in updated if name.startswith(BRANCH)]
-    return cast(CheckpointMetadata, {**metadata, NEXT: [*sent, *branches]})
+    return cast(CheckpointMetadata, {**metadata, NEXT: [*sent, *nodes_triggered(updated)]})
+
+
+def nodes_triggered(channels: Iterable[str]) -> list[str]:
+    """The nodes that run next because of what was written to these channels."""
+    return [name.removeprefix(BRANCH) for name in dict.fromkeys(channels) if name.startswith(BRANCH)]
 
 
 def _row(connection: Connection, place: Place) -> Row | None:

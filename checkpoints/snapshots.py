@@ -1,7 +1,7 @@
 """The snapshots of a thread: its checkpoints, read without decoding the states that they hold."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, Unknow
 from segue.core.timeline import SHORT, Place, Snapshot
 
 from .ports import ALL, Connection, Row
-from .rows import BRANCH, NEXT, SENT, SERDE, Undecodable, decoded_checkpoint, decoding, seconds_of
+from .rows import NEXT, SENT, SERDE, Undecodable, decoded_checkpoint, decoding, nodes_triggered, seconds_of
 
 RESUME = "__resume__"
 """LangGraph's channel of the answers to interrupts."""
@@ -224,7 +224,7 @@ def following(connection: Connection, found: Checkpoint, page: Page = _ALONE) ->
     with decoding(found.thread_id):
         place = (found.thread_id, found.inside, found.checkpoint_id)
         channels = decoded_checkpoint(connection, SERDE, place)["channel_values"]
-        return [send.node for send in channels.get(SENT, ())] + _branches(channels)
+        return [send.node for send in channels.get(SENT, ())] + nodes_triggered(channels)
 
 
 def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
@@ -240,11 +240,7 @@ def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
             if row["channel"] == SENT
         )
         sent = [SERDE.loads_typed(value).node for value in values]
-        return sent + _branches(row["channel"] for row in rows)
-
-
-def _branches(channels: Iterable[str]) -> list[str]:
-    return [name.removeprefix(BRANCH) for name in dict.fromkeys(channels) if name.startswith(BRANCH)]
+        return sent + nodes_triggered(row["channel"] for row in rows)
 
 
 def nodes_run(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:

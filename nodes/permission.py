@@ -343,11 +343,12 @@ def _of_calls(
     for _, calls in groupby(finished, key=lambda call: call.task_id):
         count = 0
         for call in calls:
-            count += not is_lookup(call.scope)
-            number = 0 if is_lookup(call.scope) else count
+            is_counted = not is_lookup(call.scope)
+            count += is_counted
+            number = count if is_counted and task_id == call.task_id else 0
             if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
                 tool = tools.get(call.name)
-                own, secret = _labels(call, number if call.task_id == task_id else 0, tool)
+                own, secret = _labels(call, number, tool)
                 fields = frozenset(tool.trusted_fields if tool else ())
                 key = (call.task_id, call.scope, call.idx, own, secret, fields)
                 if key not in read:

@@ -133,9 +133,7 @@ class Statements(PostgresSaver):
     def run(self, connection: Connection, kept: int | None = None) -> None:
         """Execute what was collected."""
         for key, metadata in self.store(cast(RawConnection, connection), kept):
-            thread_id, ns, _, parent = key
-            if parent and (kept is None or not ns):
-                drop_superseded_writes(connection, (thread_id, ns, parent), metadata)
+            drop_superseded_writes(connection, key, metadata, kept)
 
     def store(self, connection: RawConnection, kept: int | None = None) -> list[tuple[Sequence[Any], str]]:
         """Execute what was collected, each row with its checksum; returns the keys and metadata of checkpoints."""

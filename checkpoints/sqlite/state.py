@@ -315,10 +315,8 @@ class Statements(SqliteSaver):
             for row in rows:
                 if "INTO checkpoints" in statement:
                     *key, kind, state, metadata = row
-                    thread_id, ns, _, parent = key
                     put_checkpoint(connection, key, kind, state, metadata, kept)
-                    if parent and (kept is None or not ns):
-                        drop_superseded_writes(connection, (thread_id, ns, parent), metadata.decode())
+                    drop_superseded_writes(connection, key, metadata.decode(), kept)
                 else:
                     *place, path, idx, channel, kind, value = row
                     conflict = "REPLACE" if "OR REPLACE" in statement else "IGNORE"

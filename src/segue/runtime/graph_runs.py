@@ -456,7 +456,7 @@ class GraphRuns:
 
         def work(rows: GraphRows) -> None:
             rows.check_fence(run.thread_id, fence)
-            known = [each.event for each in rows.events(run.thread_id, 0) if each.run_id == run.object_id]
+            known = [each.event for each in rows.events(run.thread_id, run_id=run.object_id)]
             if not any(each["method"] == "checkpoints" and each["data"]["id"] == event["data"]["id"] for each in known):
                 rows.append(run.thread_id, run.object_id, [event])
 
