@@ -30,6 +30,7 @@ from segue.nodes.model_call import MOST_ASKS
 from segue.nodes.react import MOST_REPAIRS
 from segue.nodes.react_prompt import MOST_SUCCESSES
 from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
+from segue.runtime.runner import TAKEOVER_SECONDS
 from segue.server import ServerSettings
 from segue.server.frames import MOST
 from segue.tools.bound_tool import CallContext, Marks
@@ -114,6 +115,7 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
         ("tasks that run at once in a process", (MAX_RUNNING,)),
         ("tasks that wait for them", (MAX_QUEUED,)),
         ("a lease of an owner", (LEASE_SECONDS, POSTGRES_LEASE_SECONDS)),
+        ("between two looks of `segue serve`", (TAKEOVER_SECONDS,)),
         ("an answer or a document nested", (DEEPEST,)),
         ("a file", (MOST_BYTES >> 20, MOST_COLUMNS)),
         ("a query", (ROWS, SECONDS)),
