@@ -101,6 +101,53 @@ def test_a_note_covers_little_of_a_phone(offline: Service, visit: Visit, session
     assert note.evaluate("note => note.offsetHeight") < 100
 
 
+@pytest.mark.parametrize(
+    ("width", "scheme", "language"), [(390, "light", "zh"), (1280, "dark", "en"), (1920, "light", "en")]
+)
+def test_the_composer_of_an_empty_chat_stands_below_its_welcome(
+    offline: Service, visit: Visit, width: int, scheme: str, language: str
+) -> None:
+    size = {"width": width, "height": 900}
+    page = visit(offline, viewport=size, color_scheme=scheme, locale={"en": "en-US", "zh": "zh-CN"}[language])
+    field = page.locator("textarea")
+    expect(page.locator(".examples button")).to_have_count(3)
+    expect(field).to_be_focused()
+    welcome, empty = box(page, ".welcome"), box(page, ".composer")
+    assert 0 <= empty["y"] - bottom(welcome) < 20
+    assert abs(welcome["y"] - 52 - (900 - bottom(empty))) < 200, "above and below it is about as much room"
+    top = box(page, "textarea")["y"]
+    for _ in range(12):
+        page.keyboard.type("line")
+        page.keyboard.press("Shift+Enter")
+    assert box(page, "textarea")["y"] == top
+    assert bottom(box(page, ".composer")) < 900
+    field.fill("what is 3 * 3")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer")).to_contain_text("9")
+    assert bottom(box(page, ".composer")) > 870
+    expect(field).to_be_focused()
+
+
+def test_a_low_window_has_the_composer_of_an_empty_chat_in_view(offline: Service, visit: Visit) -> None:
+    page = visit(offline, viewport={"width": 390, "height": 420})
+    expect(page.locator(".examples button")).to_have_count(3)
+    assert bottom(box(page, ".composer")) < 420
+    page.locator("textarea").fill("line\n" * 12)
+    assert bottom(box(page, ".composer")) < 420
+
+
+def box(page: Page, part: str) -> Json:
+    """Where a part of the page stands."""
+    found = page.locator(part).bounding_box()
+    assert found, f"{part} is not shown"
+    return {**found}
+
+
+def bottom(place: Json) -> float:
+    """The lower edge."""
+    return float(place["y"] + place["height"])
+
+
 def test_the_page_is_small_and_says_when_it_painted(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     expect(page.locator(".examples button")).to_have_count(3)

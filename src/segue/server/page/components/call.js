@@ -7,6 +7,9 @@ import { endOf } from "../state/turn.js";
 import { inline } from "./argument-list.js";
 import { lazy } from "./lazy.js";
 import { isNested, Readable } from "./readable.js";
+import { loadStyleSheets } from "./style-sheets.js";
+
+await loadStyleSheets("calls");
 
 /** @import { Call } from "../state/types.js" */
 
