@@ -27,15 +27,18 @@ def test_a_session_is_pinned_archived_and_found_there_and_programs_are_apart(off
     pinned = page.get_by_role("region", name="Pinned").get_by_role("link", name="apples of mine")
     expect(pinned).to_be_visible()
     page.get_by_role("button", name="Actions for apples of mine").click()
+    archive = page.get_by_role("button", name="Archived")
+    expect(archive).to_have_count(0)
     page.get_by_role("menuitem", name="Archive").click()
     expect(pinned).to_have_count(0)
-    page.get_by_role("button", name="Archived").click()
+    archive.click()
     expect(page.locator(".session")).to_have_count(1)
     page.get_by_role("button", name="Actions for apples of mine").click()
     page.get_by_role("menuitem", name="Unarchive").click()
     expect(page.locator(".session")).to_have_count(0)
-    page.get_by_role("button", name="Archived").click()
+    archive.click()
     expect(pinned).to_be_visible()
+    expect(archive).to_have_count(0)
 
 
 def test_what_was_said_is_found_from_the_sidebar_and_the_palette(offline: Service, visit: Visit) -> None:

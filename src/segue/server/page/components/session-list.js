@@ -24,6 +24,7 @@ export function SessionList() {
   const sessions = useRead(() => store.sessions.value);
   const search = useRead(() => store.search.value);
   const isMore = useRead(() => store.areMoreSessions.value);
+  const hasArchive = useRead(() => store.archived.value || store.hasArchived.value);
   if (sessions === null) return html`<div class="sessions" aria-hidden="true">${[1, 2, 3, 4].map(skeleton)}</div>`;
   const archived = store.archived.value;
   return html`<div class="sessions">
@@ -40,9 +41,10 @@ export function SessionList() {
     )}
     ${isMore && html`<button type="button" class="quiet" onClick=${showMore}>${t("sidebar.more")}</button>`}
     ${search && html`<${SearchHits} />`}
-    <button type="button" class="row" aria-pressed=${archived} onClick=${toggleArchived}>
+    ${hasArchive &&
+    html`<button type="button" class="row" aria-pressed=${archived} onClick=${toggleArchived}>
       <${Icon} name="archive" />${t("sidebar.archived")}
-    </button>
+    </button>`}
   </div>`;
 }
 

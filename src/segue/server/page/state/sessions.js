@@ -25,7 +25,11 @@ export async function loadSessions() {
   const [query, archived] = [store.search.value, store.archived.value];
   const path = `/api/sessions?archived=${archived}${query ? `&q=${encodeURIComponent(query)}` : ""}&limit=`;
   const pages = archived ? [`${path}200`] : [`${path}200&sender=people`, `${path}50&sender=programs`];
-  const found = await Promise.all(pages.map((each) => getAll(each, store.sessionPages.value)));
+  const [kept, ...found] = await Promise.all([
+    query ? null : get("/api/sessions?archived=true&limit=1"),
+    ...pages.map((each) => getAll(each, store.sessionPages.value)),
+  ]);
+  if (kept) store.hasArchived.value = kept.items.length > 0;
   if (query !== store.search.value || archived !== store.archived.value) return;
   store.sessions.value = found.flatMap((page) => page.items);
   store.areMoreSessions.value = found.some((page) => page.isMore);

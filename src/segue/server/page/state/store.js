@@ -33,6 +33,8 @@ export const store = {
   search: signal(""),
   /** Whether the archived sessions are listed instead of the others. */
   archived: signal(false),
+  /** Whether there are any. */
+  hasArchived: signal(false),
   /** @type {import("../vendor/signals-core.js").Signal<WaitingTask[]>} */
   waiting: signal([]),
 
