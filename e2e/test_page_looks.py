@@ -148,6 +148,20 @@ def bottom(place: Json) -> float:
     return float(place["y"] + place["height"])
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_choice_looks_like_a_field(offline: Service, visit: Visit, scheme: str) -> None:
+    page = visit(offline, color_scheme=scheme)
+    page.get_by_role("button", name="Settings").click()
+    page.locator(".settings select").first.focus()
+    check(page, f"settings-{scheme}")
+    page.keyboard.type("E")
+    expect(page.locator(".settings select").first).to_have_value("en")
+    look = "field => [field.offsetHeight, getComputedStyle(field).font, getComputedStyle(field).borderRadius]"
+    choice = page.locator(".settings select").first.evaluate(look)
+    page.keyboard.press("Escape")
+    assert page.get_by_role("searchbox").evaluate(look) == choice
+
+
 def test_the_page_is_small_and_says_when_it_painted(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     expect(page.locator(".examples button")).to_have_count(3)
