@@ -162,6 +162,16 @@ def test_a_choice_looks_like_a_field(offline: Service, visit: Visit, scheme: str
     assert page.get_by_role("searchbox").evaluate(look) == choice
 
 
+def test_the_chosen_page_of_the_workspace_is_in_view_on_a_phone(offline: Service, visit: Visit) -> None:
+    page = visit(offline, "#/ratings", viewport={"width": 390, "height": 844})
+    chosen = page.get_by_role("navigation", name="Workspace").get_by_role("link", name="Ratings")
+    expect(chosen).to_be_in_viewport(ratio=1)
+    assert bottom(box(page, ".pages")) < 110, "in one line"
+    page.goto(f"{offline.url}/#/usage")
+    expect(page.get_by_role("link", name="Usage")).to_be_in_viewport(ratio=1)
+    check(page, "workspace-390-light-en")
+
+
 def test_the_page_is_small_and_says_when_it_painted(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     expect(page.locator(".examples button")).to_have_count(3)

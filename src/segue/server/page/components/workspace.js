@@ -5,7 +5,7 @@ import { pageAddress, route } from "../state/router.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { t, textOf } from "../texts/index.js";
-import { html, useEffect } from "../vendor/htm-preact.js";
+import { html, useEffect, useRef } from "../vendor/htm-preact.js";
 import { SidebarButton } from "./header.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
@@ -20,13 +20,15 @@ export function Workspace() {
   useEffect(() => {
     document.title = `${[...names, name].join(" · ")} · Segue`;
   }, [page, ...names]);
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => void nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [page]);
   return html`<header class="bar">
       <${SidebarButton} />
       <h1>${t("inspector.workspace")}</h1>
       ${!reachable && html`<p class="lost" role="status">${t("connection.lost")}</p>`}
     </header>
     <div class="workspace">
-      <nav class="pages" aria-label=${t("inspector.workspace")}>
+      <nav class="pages" ref=${nav} aria-label=${t("inspector.workspace")}>
         ${pages.map(
           ({ key }) => html`<a key=${key} href=${pageAddress(key)} aria-current=${key === page ? "page" : undefined}>
             ${textOf(`panel.${key}`, key)}

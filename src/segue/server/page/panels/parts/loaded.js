@@ -78,7 +78,9 @@ async function outcomeOf(load) {
  */
 export function Pending({ loaded }) {
   if (!loaded.error) {
-    return html`<div aria-busy="true" aria-label=${t("conversation.loading")}>${[1, 2, 3].map(skeleton)}</div>`;
+    return html`<div role="status" aria-busy="true" aria-label=${t("conversation.loading")}>
+      ${[1, 2, 3].map(skeleton)}
+    </div>`;
   }
   return html`<div class="empty" role="alert">
     <p>${loaded.error}</p>
