@@ -77,6 +77,8 @@ def test_a_trip_is_planned_paused_survives_a_restart_and_is_resumed(watchable: S
     expect(page.locator(".steps .step[data-status=done]")).to_have_count(5)
     expect(page.locator(".markdown h3").first).to_contain_text("查询景点")
     expect(page.get_by_text("5 of 5 steps")).to_be_visible()
+    expect(page.locator(".thumbs")).to_be_visible()
+    page.locator(".activity > summary").click()
     page.get_by_text("query_attractions", exact=True).click()
     expect(page.locator(".call .readable", has_text="故宫").first).to_be_visible()
     assert watchable.task(task_of(page, watchable))["status"] == "done"
@@ -232,6 +234,32 @@ def test_what_is_thought_and_done_is_folded_under_an_answer(offline: Service, vi
     page.reload()
     page.locator(".thoughts").get_by_text("Thoughts").click()
     expect(page.locator(".thoughts .text")).to_contain_text("Calling Calculator")
+
+
+def test_calls_are_folded_once_the_answer_is_there_but_for_those_that_failed(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please refund 17", agent="shop")
+    page.get_by_role("region", name="Approve this call?").get_by_role("button", name="Reject").click()
+    page.get_by_label("Reason").fill("too much")
+    page.keyboard.press("Enter")
+    for _ in range(2):
+        expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+        expect(page.locator(".activity")).not_to_have_attribute("open", "")
+        expect(page.locator(".activity + .calls .call")).to_contain_text("order_id: 17")
+        page.locator(".activity > summary").click()
+        expect(page.locator(".call")).to_have_count(1)
+        expect(page.locator(".activity .call")).to_be_visible()
+        page.reload()
+
+
+def test_calls_that_a_person_looks_at_stay_open_under_the_answer(service: Service, model: Model, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "where is order 17?", agent="desk")
+    expect(page.locator(".answer")).to_have_text(FIRST)
+    page.locator(".call > summary").click()
+    model.go.set()
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    expect(page.locator(".activity .call .value").first).to_be_visible()
 
 
 def test_a_text_before_calls_is_no_part_of_the_answer(service: Service, model: Model, visit: Visit) -> None:
@@ -624,7 +652,8 @@ def test_long_results_are_folded_and_whole_on_request(service: Service, visit: V
     page = visit(service)
     say(page, "please look", agent="shop")
     expect(page.locator(".answer")).to_have_text("Sent.")
-    page.locator(".activity").evaluate("activity => { activity.open = true }")  # folded where the answer came at once
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    page.locator(".activity > summary").click()
     page.locator(".call summary").click()
     result = page.locator(".value").nth(1)
     assert len(result.locator("pre").inner_text()) < 1500

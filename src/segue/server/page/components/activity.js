@@ -1,34 +1,55 @@
 // @ts-check
 /** What is done for the answer: the plan with its steps' states, and the tool calls. */
-import { ACTIVE, OPEN } from "../state/turn.js";
+import { ACTIVE, endOf, OPEN } from "../state/turn.js";
 import { t, textOf } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { CallView } from "./call.js";
 import { Icon } from "./icon.js";
 
-/** @import { Step, Turn } from "../state/types.js" */
+/** @import { Call, Step, Turn } from "../state/types.js" */
 
 /** @param {{ shown: Turn }} props */
 export function Activity({ shown }) {
-  const [wasOpen] = useState(() => OPEN.has(shown.status));
   const { steps, calls } = shown;
-  const isActive = ACTIVE.has(shown.status);
+  const goesOn = OPEN.has(shown.status);
+  const { isOpen, onToggle, keep } = useOpen(goesOn);
   if (!steps.length && !calls.length) return null;
   const known = new Set(steps.map((step) => step.id));
   const others = calls.filter((call) => !known.has(call.step));
-  return html`<details class="activity" open=${wasOpen}>
+  const failed = isOpen ? [] : calls.filter(({ result }) => (result ? endOf(result).failed : !goesOn));
+  return html`<details class="activity" open=${isOpen} onToggle=${onToggle} onfocusin=${keep}>
     <summary><${Icon} name=${steps.length ? "plan" : "tool"} />${summary(shown)}<${Icon} name="chevron" /></summary>
     ${steps.length > 0 &&
     html`<ol class="steps" aria-label=${t("turn.plan")}>
       ${steps.map((step) => html`<${StepView} key=${step.id} step=${step} shown=${shown} />`)}
     </ol>`}
-    ${others.length > 0 &&
-    html`<ul class="calls">
-      ${others.map(
-        (call) => html`<li key=${call.key}><${CallView} call=${call} task=${shown.id} isActive=${isActive} /></li>`,
-      )}
-    </ul>`}
-  </details>`;
+    <${Calls} calls=${others} shown=${shown} />
+  </details>
+  <${Calls} calls=${failed} shown=${shown} />`;
+}
+
+/** @param {{ calls: Call[], shown: Turn }} props */
+function Calls({ calls, shown: { id, status } }) {
+  if (!calls.length) return null;
+  return html`<ul class="calls">
+    ${calls.map(
+      (call) => html`<li key=${call.key}><${CallView} call=${call} task=${id} isActive=${ACTIVE.has(status)} /></li>`,
+    )}
+  </ul>`;
+}
+
+/**
+ * Open while the turn goes on, unless a person opened or closed it, or has the focus in it.
+ *
+ * @param {boolean} goesOn
+ */
+function useOpen(goesOn) {
+  const [chosen, choose] = useState(/** @type {boolean | null} */ (null));
+  const isOpen = chosen ?? goesOn;
+  const onToggle = (/** @type {any} */ { currentTarget: { open } }) => void (open !== isOpen && choose(open));
+  const keep = (/** @type {any} */ { target, currentTarget: { open, firstElementChild: summary } }) =>
+    void (target !== summary && choose(open));
+  return { isOpen, onToggle, keep };
 }
 
 /** @param {Turn} shown */
