@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from tests.fakes import plan_json
+from tests.fakes import answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, Text
 
 from .conftest import Visit
@@ -92,3 +92,25 @@ def test_a_mode_without_a_plan_has_none_to_review(tmp_path: Path, visit: Visit) 
         page.get_by_role("textbox").last.fill("hello")
         page.keyboard.press("Enter")
         expect(page.locator(".answer")).to_have_text("Hello.")
+
+
+def test_what_is_thought_after_the_plan_stands_below_it(tmp_path: Path, visit: Visit) -> None:
+    (tmp_path / "trip_tools.py").write_text(TOOLS, encoding="utf-8")
+    rounds = [
+        call_tool(("book", {"city": "Rome"}), thought="I begin with Rome."),
+        call_tool(("book", {"city": "Bern"}), thought="Now Bern."),
+        answer("Booked."),
+    ]
+    with (
+        LoopbackServer([Text(PLAN), *map(Text, rounds)]) as endpoint,
+        Service(tmp_path, AGENTS.format(base_url=endpoint.base_url).replace('"plan"', '"plan_react"')) as service,
+    ):
+        page = visit(service)
+        page.get_by_role("textbox").last.fill("book a trip")
+        page.keyboard.press("Enter")
+        for _ in range(2):
+            expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+            expect(page.locator(".activity")).to_contain_text("2 of 2 steps")
+            expect(page.locator(".thoughts .text")).to_contain_text("I begin with Rome.")
+            expect(page.locator(".activity ~ .thoughts ~ .answer")).to_have_count(1)
+            page.reload()

@@ -1,5 +1,5 @@
 // @ts-check
-/** The course of a turn: thoughts, calls, steering messages and questions, in the order in which they came. */
+/** The course of a turn: thoughts, calls, the plan, steering messages and questions, in the order of their coming. */
 import { ACTIVE } from "../state/turn.js";
 import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
@@ -10,20 +10,25 @@ import { Thoughts } from "./thoughts.js";
 /** @import { Entry, Turn } from "../state/types.js" */
 /** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
 
+/** @type {Entry} */
+const START = { note: "", asked: "", calls: 0, thinking: 0 };
 const Asked = lazy(async () => (await import("./asked.js")).Asked);
 
 /** @param {{ turn: TurnSignal, shown: Turn }} props */
 export function Course({ turn, shown }) {
-  const { entries, thinking, calls, steps } = shown;
+  const { thinking, calls, steps } = shown;
   const isThinking = ACTIVE.has(shown.status) && !shown.draft && !shown.answer;
   const end = { calls: calls.length, thinking: thinking.length };
+  const isPlaced = !steps.length || shown.entries.some(({ plan }) => plan);
+  const entries = isPlaced ? shown.entries : [{ ...START, plan: true }, ...shown.entries];
+  const planned = entries.find(({ plan }) => plan)?.calls ?? end.calls; // the plan has the calls that came after it
   return html`${[...entries, null].map((entry, place) => {
-    const [from, until] = [entries[place - 1] ?? { calls: 0, thinking: 0 }, entry ?? end];
-    const own = calls.slice(from.calls, until.calls);
-    const part = place ? { steps: [], calls: steps.length ? [] : own } : { steps, calls: steps.length ? calls : own };
+    const [from, until] = [entries[place - 1] ?? START, entry ?? end];
+    const own = calls.slice(from.calls, Math.min(until.calls, planned));
     return html`<${Thoughts} key=${`thoughts ${place}`} text=${thinking.slice(from.thinking, until.thinking)}
         isThinking=${isThinking && !entry} />
-      <${Activity} key=${`calls ${place}`} shown=${{ ...shown, ...part }} />
+      <${Activity} key=${`calls ${place}`} shown=${{ ...shown, steps: [], calls: own }} />
+      ${entry?.plan && html`<${Activity} key="plan" shown=${{ ...shown, calls: calls.slice(planned) }} />`}
       ${entry && html`<${Said} key=${`entry ${place}`} turn=${turn} shown=${shown} entry=${entry} />`}`;
   })}`;
 }
@@ -31,7 +36,7 @@ export function Course({ turn, shown }) {
 /** @param {{ turn: TurnSignal, shown: Turn, entry: Entry }} props */
 function Said({ turn, shown, entry }) {
   if (entry.asked) return html`<${Asked} turn=${turn} shown=${shown} id=${entry.asked} />`;
-  return html`<${Note} text=${entry.note} isPending=${false} />`;
+  return entry.note && html`<${Note} text=${entry.note} isPending=${false} />`;
 }
 
 /** A message to a task that runs. @param {{ text: string, isPending: boolean }} props */

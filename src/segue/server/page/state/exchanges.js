@@ -4,10 +4,10 @@
 /** @import { Entry, Exchange, Frame, Question, Turn } from "./types.js" */
 
 /**
- * Where in its turn something stands that a person said, or was asked.
+ * Where in its turn something stands that a person said, or was asked, and the plan.
  *
  * @param {Turn} turn
- * @param {{ note?: string, asked?: string }} what
+ * @param {{ note?: string, asked?: string, plan?: true }} what
  * @returns {Entry}
  */
 export function entryOf({ calls, thinking }, what) {

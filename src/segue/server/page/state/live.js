@@ -31,8 +31,9 @@ export function leaveAll() {
  */
 export async function refresh(turn) {
   const fresh = turnOfTrace(await readTrace(turn.value.id));
-  const { thinking, pending } = turn.value;
-  const live = fresh.thinking ? {} : { thinking, mark: thinking.length };
+  const { thinking, pending, entries } = turn.value;
+  const placed = fresh.entries.map((entry, n) => ({ ...entry, thinking: entries[n]?.thinking ?? thinking.length }));
+  const live = fresh.thinking ? {} : { thinking, mark: thinking.length, entries: placed };
   const said = fresh.entries.map((entry) => entry.note);
   turn.value = { ...fresh, ...live, pending: pending.filter((note) => !said.includes(note)) };
   if (turn.value.answer && !turn.value.html) renderSoon(turn); // only an outcome comes rendered

@@ -132,6 +132,7 @@ const FOLDS = {
     mode: to,
     ...NO_DRAFT,
     steps: [],
+    entries: turn.entries.filter(({ plan }) => !plan),
     fallback: JSON.stringify({ from, to, reason }),
   }),
   paused: (turn, { forked }) => ({ ...turn, ...NO_DRAFT, ...(forked && begunNow(turn)) }),
@@ -154,7 +155,12 @@ const FOLDS = {
     const called = frame.called_task_id;
     return { ...turn, calls: turn.calls.map((call) => (call.key === keyOf(frame) ? { ...call, called } : call)) };
   },
-  plan_update: (turn, { goal, steps }) => ({ ...turn, goal, steps: (steps ?? []).map(stepOf) }),
+  plan_update: (turn, { goal, steps }) => ({
+    ...turn,
+    goal,
+    steps: (steps ?? []).map(stepOf),
+    entries: turn.entries.some(({ plan }) => plan) ? turn.entries : [...turn.entries, entryOf(turn, { plan: true })],
+  }),
   step_update: (turn, frame) => ({ ...turn, steps: withStep(turn.steps, frame) }),
   utterance: (turn, { utterance }) => ({
     ...turn,

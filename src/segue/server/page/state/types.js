@@ -36,8 +36,8 @@
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject" | "respond", arguments?: Json, original?: Json,
  *   reason?: string, always?: string, only?: Json, flow?: unknown,
  *   by?: { by: string, at: number, verdict: string }[] }} Verdict
- * @typedef {{ note: string, asked: string, calls: number, thinking: number }} Entry
- *   A steering message, or the question of this interrupt, behind so many calls and characters of thoughts.
+ * @typedef {{ note: string, asked: string, plan?: boolean, calls: number, thinking: number }} Entry
+ *   A steering message, the question of this interrupt, or the plan, behind so many calls and characters of thoughts.
  * @typedef {{ question: Question, verdicts: Verdict[] | null, answer: string | null }} Exchange
  * @typedef {{ task_id: string, session_id: string, agent_id: string, message: string, since: number, kind: string,
  *   question: string, calls: AskedCall[], problem: string, interrupt_id: string }} WaitingTask
