@@ -54,6 +54,14 @@ def test_a_plan_is_edited_in_place_and_a_bad_edit_still_waits(tmp_path: Path, vi
         card = page.get_by_role("region", name="Run this plan?")
         expect(card.get_by_role("listitem")).to_have_count(2)
         expect(card).to_contain_text("book Rome")
+        page.get_by_role("button", name="Open the inspector").click()
+        for panel in ("Timeline", "Trace"):
+            page.get_by_role("tab", name=panel).click()
+            expect(page.get_by_role("tabpanel")).to_contain_text("Run this plan?")
+        page.get_by_role("complementary").get_by_role("button", name="Close the inspector").click()
+        page.get_by_role("button", name="Inbox").click()
+        expect(page.get_by_role("dialog").get_by_role("button", name="Run this plan?")).to_contain_text("book a trip")
+        page.keyboard.press("Escape")
         card.get_by_role("button", name="Edit").click()
         form = card.locator("form")
         form.get_by_label("Tool").first.fill("fly")
@@ -65,6 +73,8 @@ def test_a_plan_is_edited_in_place_and_a_bad_edit_still_waits(tmp_path: Path, vi
         form.get_by_role("button", name="Move step 1 down").click()
         form.get_by_role("button", name="Run the edited plan").click()
         expect(page.locator(".answer")).to_have_text("Booked.")
+        expect(page.locator(".answered").last).to_contain_text("Approved with changes Plan a trip")
+        expect(page.get_by_text("review_plan")).to_have_count(0)
         assert (tmp_path / "booked").read_text(encoding="utf-8").split() == ["Bern", "Oslo"]
         expect(page.get_by_role("button", name="Stop")).to_have_count(0)
         page.get_by_role("textbox").last.fill("book it again")

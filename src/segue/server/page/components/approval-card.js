@@ -6,8 +6,8 @@ import { answer } from "../state/task-actions.js";
 import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { CallChoice, decisionsOf, KEYS } from "./call-choice.js";
+import { isPlan } from "./call-names.js";
 import { Icon } from "./icon.js";
-import { isPlan } from "./plan-draft.js";
 
 await loadMoreTexts();
 

@@ -7,6 +7,7 @@ import { html } from "../vendor/htm-preact.js";
 import { ApprovalCard } from "./approval-card.js";
 import { inline } from "./argument-list.js";
 import { allowance } from "./call-choice.js";
+import { isPlan } from "./call-names.js";
 import { Icon } from "./icon.js";
 import { QuestionCard } from "./question-card.js";
 import { loadStyleSheets } from "./style-sheets.js";
@@ -59,8 +60,9 @@ function Decided({ verdict: decision, call }) {
   return html`<li data-verdict=${verdict}>
     <${Icon} name=${ICONS[verdict]} />
     <span>
-      ${textOf(`approvalDone.${verdict}`, verdict)} <code>${call?.name}</code>
-      ${" "}<span class="about">${inline(edited ?? call?.arguments ?? {})}</span>
+      ${textOf(`approvalDone.${verdict}`, verdict)} ${call && isPlan(call)
+        ? html`${t("turn.plan")} <span class="about">${call.arguments.goal}</span>`
+        : html`<code>${call?.name}</code> <span class="about">${inline(edited ?? call?.arguments ?? {})}</span>`}
       ${note && html`<span class="reason">${note}</span>`}
     </span>
   </li>`;

@@ -4,9 +4,10 @@ import { isRounded, parse } from "../state/json.js";
 import { loadMoreTexts, t, textOf } from "../texts/index.js";
 import { html, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
+import { isPlan } from "./call-names.js";
 import { Icon } from "./icon.js";
 import { Menu } from "./menu.js";
-import { isPlan, PlanForm, PlanList } from "./plan-draft.js";
+import { PlanForm, PlanList } from "./plan-draft.js";
 
 await loadMoreTexts();
 

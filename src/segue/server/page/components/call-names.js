@@ -1,7 +1,14 @@
 // @ts-check
 /** The names of calls in one line, each once. */
 
-/** @import { Call } from "../state/types.js" */
+/** @import { AskedCall, Call } from "../state/types.js" */
+
+/** The name of the call that a person approves who reviews a plan. */
+export const REVIEW = "review_plan";
+
+/** Whether the call is the review of a plan. @param {AskedCall} call */
+export const isPlan = ({ name, decisions, arguments: given }) =>
+  name === REVIEW && decisions !== undefined && Array.isArray(given.steps);
 
 /** @param {{ name: string }[]} calls */
 export function namesOf(calls) {

@@ -7,7 +7,7 @@ import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { moment, t } from "../texts/index.js";
 import { html, useEffect } from "../vendor/htm-preact.js";
-import { namesOf } from "./call-names.js";
+import { isPlan, namesOf } from "./call-names.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icon.js";
 import { closeDrawer } from "./sidebar.js";
@@ -65,8 +65,9 @@ function goToAsked() {
 
 /** @param {{ task: WaitingTask, close: () => void }} props */
 function Entry({ task, close }) {
-  const names = namesOf(task.calls);
-  const asks = task.kind === "approval" ? t("inbox.approval", { names }) : task.question || task.problem;
+  const isReview = task.calls.some(isPlan);
+  const approval = isReview ? t("plan.title") : t("inbox.approval", { names: namesOf(task.calls) });
+  const asks = task.kind === "approval" ? approval : task.question || task.problem;
   const row = store.sessions.value?.find((each) => each.session_id === task.session_id);
   const about = row?.mode === CONVERSATION ? titleOf(row) : task.message;
   const show = () => {
@@ -76,7 +77,7 @@ function Entry({ task, close }) {
     goToAsked();
   };
   return html`<button type="button" onClick=${show}>
-    <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />
+    <${Icon} name=${task.kind !== "approval" ? "question" : isReview ? "plan" : "tool"} />
     <span class="menu-text"><span>${asks}</span><span class="about">${about}</span></span>
     <span class="about">${moment(task.since)}</span>
   </button>`;

@@ -8,14 +8,10 @@ import { IconButton } from "./icon-button.js";
 
 await loadMoreTexts();
 
-/** @import { AskedCall, Json } from "../state/types.js" */
+/** @import { Json } from "../state/types.js" */
 /** @typedef {{ step: string, action: string, params: Json, description: string, phase: string, depends_on: string[],
  *   status?: string }} PlanStep */
 /** @typedef {Omit<PlanStep, "params" | "depends_on"> & { key: number, params: string, after: string }} Row written */
-
-/** Whether the call is the review of a plan. @param {AskedCall} call */
-export const isPlan = ({ name, decisions, arguments: { steps } }) =>
-  name === "review_plan" && decisions !== undefined && Array.isArray(steps);
 
 /** @param {{ plan: Json }} props */
 export function PlanList({ plan }) {

@@ -68,7 +68,6 @@ export default {
   "source.file": "the file {name}",
   "source.description": "the description of {name}",
   "source.model": "the model",
-  "plan.title": "Run this plan?",
   "plan.description": "Description",
   "plan.action": "Tool",
   "plan.after": "After steps",

@@ -109,6 +109,7 @@ export default {
   "modeAbout.controller": "A long plan in rounds, with memory files",
   "modeAbout.other": "A custom mode",
   "wait.title": "Waiting",
+  "plan.title": "Run this plan?",
   "question.title": "The agent asks",
   "dialog.close": "Close",
   "dialog.cancel": "Cancel",

@@ -68,7 +68,6 @@ export default {
   "source.file": "文件 {name}",
   "source.description": "{name} 的描述",
   "source.model": "模型",
-  "plan.title": "执行这个计划？",
   "plan.description": "描述",
   "plan.action": "工具",
   "plan.after": "在这些步骤之后",

@@ -109,6 +109,7 @@ export default {
   "modeAbout.controller": "Controller：分轮执行长计划，带记忆文件",
   "modeAbout.other": "自定义模式",
   "wait.title": "等待",
+  "plan.title": "执行这个计划？",
   "question.title": "智能体提问",
   "dialog.close": "关闭",
   "dialog.cancel": "取消",

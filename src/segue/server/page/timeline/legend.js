@@ -1,7 +1,7 @@
 // @ts-check
 /** What the marks of the strip mean, and a point in words. */
 import { inline } from "../panels/parts/text.js";
-import { placeOf } from "../panels/parts/snapshot-entry.js";
+import { placeOf, saidOf } from "../panels/parts/snapshot-entry.js";
 import { moment, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { kindOf } from "./layout.js";
@@ -40,8 +40,10 @@ export function describe(point) {
 }
 
 /** @param {Happened} happened */
-function lineOf({ type, text = "", name = "", arguments: given, kind = "", outcome }) {
-  if (type !== "call") return inline([textOf(`happened.${type}`, type), name || text].filter(Boolean).join(": "), 80);
+function lineOf(happened) {
+  const { type, name = "", arguments: given, kind = "", outcome } = happened;
+  const label = textOf(`happened.${type}`, type);
+  if (type !== "call") return inline([label, name || saidOf(happened)].filter(Boolean).join(": "), 80);
   const how = [textOf(`kind.${kind}`, kind), outcome === "error" ? t("timeline.failed") : ""].filter(Boolean);
   return `${name}(${inline(Object.values(given ?? {}).map(String).join(", "), 50)}): ${how.join(", ")}`;
 }

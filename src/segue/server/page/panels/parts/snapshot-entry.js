@@ -1,5 +1,6 @@
 // @ts-check
 /** One snapshot of a session: what happened up to it, and what can be done from there. */
+import { REVIEW } from "../../components/call-names.js";
 import { Icon } from "../../components/icon.js";
 import { brief } from "../../components/readable.js";
 import { send } from "../../state/api.js";
@@ -69,9 +70,15 @@ function Line({ each }) {
 }
 
 /** @param {Happened} each */
-function aboutOf({ type, text = "", arguments: given = {} }) {
+function aboutOf(each) {
+  const { type, arguments: given = {} } = each;
   if (type === "call") return inline(brief(given), 90);
-  return inline(type === "answer" ? unmarked(text) : text, 160);
+  return inline(type === "answer" ? unmarked(saidOf(each)) : saidOf(each), 160);
+}
+
+/** What was said or asked; the review of a plan by its title. @param {Happened} each */
+export function saidOf({ type, text = "" }) {
+  return type === "approval" && text === REVIEW ? t("plan.title") : text;
 }
 
 /**

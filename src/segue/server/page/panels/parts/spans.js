@@ -1,5 +1,6 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
+import { isPlan, namesOf } from "../../components/call-names.js";
 import { decidedBy } from "../../state/persons.js";
 import { endOf } from "../../state/turn.js";
 import { dateTime, reasonOf, t, textOf } from "../../texts/index.js";
@@ -121,7 +122,7 @@ const ROWS = {
   approval_requested: ({ calls }) => ({
     kind: "question",
     label: t("trace.approval"),
-    about: calls.map((/** @type {Frame} */ call) => call.name).join(", "),
+    about: calls.some(isPlan) ? t("plan.title") : namesOf(calls),
     details: [[t("call.arguments"), calls]],
   }),
   approval_given: ({ verdicts }) => ({
