@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import certifi
 import pytest
 from hypothesis import settings
-from structlog.stdlib import ProcessorFormatter
+
+from segue.core.logs import LogLines
 
 if TYPE_CHECKING:
     from .postgres import Cluster
@@ -239,9 +240,10 @@ def own_logs() -> Iterator[None]:
     root = logging.getLogger()
     level = root.level
     yield
-    if any(isinstance(each.formatter, ProcessorFormatter) for each in root.handlers):
-        root.handlers[:] = [each for each in root.handlers if not isinstance(each.formatter, ProcessorFormatter)]
+    if any(isinstance(each.formatter, LogLines) for each in root.handlers):
+        root.handlers[:] = [each for each in root.handlers if not isinstance(each.formatter, LogLines)]
         root.setLevel(level)
+        logging.getLogger("segue").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from segue.cli.commands.serve import LogLines
+from segue.cli.commands.schedules import run_schedules
+from segue.cli.commands.serve import work
+from segue.cli.settings import Settings
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError
+from segue.core.logs import configure_logs
 from segue.core.variables import resolve
-from segue.server import ServerSettings, configure_logs
+from segue.server import ServerSettings
 from segue.server.settings import from_environment
 from segue.server.tenants import hash_keys, parse_keys
 from tests.cases import cases
@@ -236,16 +239,38 @@ def test_logs_are_text_at_a_terminal_and_json_elsewhere_unless_a_setting_says_ot
     handlers, level = root.handlers[:], root.level
     try:
         configure_logs(stream)
-        logging.getLogger("segue.server").info("quoted %s", API, extra={"task_id": "t1"})
+        logging.getLogger("segue.server").info("quoted %s and sk-%s", API, MODEL, extra={"task_id": "t1"})
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("{") is is_json
-    assert "quoted ${LOGGED_KEY}" in line and "t1" in line and API not in line
-    printed = logging.makeLogRecord({"name": "segue", "levelname": "INFO", "msg": f"quoted {API}"})
-    of_worker = LogLines("json" if is_json else "text").format(printed)
-    assert of_worker.startswith("{") is is_json and "quoted ${LOGGED_KEY}" in of_worker
+    assert "quoted ${LOGGED_KEY} and sk-***" in line and "t1" in line and API not in line
+
+
+@pytest.mark.parametrize("asked", ["text", "json"])
+def test_schedules_and_workers_log_as_the_service_does(
+    asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEGUE_LOG_FORMAT", asked)
+    monkeypatch.setenv("LOGGED_KEY", API)
+    resolve({"api_key": "${LOGGED_KEY}"}, os.environ)
+
+    async def log_instead(*_: Any) -> None:
+        try:
+            raise RuntimeError(f"Bearer {MODEL}")
+        except RuntimeError:
+            logging.getLogger("segue.runtime").exception("quoted %s", API, extra={"task_id": "t1"})
+        logging.getLogger("elsewhere").info("not told")
+
+    monkeypatch.setattr("segue.cli.commands.schedules._run", log_instead)
+    monkeypatch.setattr("segue.cli.commands.serve._work", log_instead)
+    for log in (lambda: run_schedules(Settings(":memory:")), lambda: work(Settings(":memory:"), 1, 0.0, "", 0)):
+        log()
+        written = capsys.readouterr().err
+        assert written.startswith("{") is (asked == "json")
+        assert "quoted ${LOGGED_KEY}" in written and "t1" in written and "RuntimeError: Bearer ***" in written
+        assert MODEL not in written and "not told" not in written
 
 
 def test_an_unknown_format_of_logs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,6 @@
 - Objects of LangGraph's server API: `graph_objects`
 - JSON from outside: `json`
 - Errors: `errors`
-- Surroundings: `environment`, `sync`
+- Surroundings: `environment`, `logs`, `sync`
 - A former place: `reply_options`
 """

@@ -23,20 +23,6 @@ def whole_number(environ: Mapping[str, str], name: str, default: int, least: int
     return int(text)
 
 
-def log_format(environ: Mapping[str, str], *, is_terminal: bool) -> str:
-    """How logs are written: `text` for people, or `json`, an object a line; SEGUE_LOG_FORMAT decides, if it is set.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
-    asked = environ.get("SEGUE_LOG_FORMAT", "").strip()
-    if asked not in ("", "text", "json"):
-        raise ConfigurationError(
-            "SEGUE_LOG_FORMAT is '{asked}': set it to text or json, or leave it out.", asked=asked[:40]
-        )
-    return asked or ("text" if is_terminal else "json")
-
-
 def need_extra(what: str, extra: str, *packages: str) -> None:
     """Check that the packages of an extra are installed."""
     try:

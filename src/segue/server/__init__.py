@@ -2,12 +2,10 @@
 
 from ..core.environment import need_extra
 
-need_extra(
-    "The service", "serve", "ag_ui", "fastapi", "uvicorn", "structlog", "markdown_it", "nh3", "prometheus_client"
-)
+need_extra("The service", "serve", "ag_ui", "fastapi", "uvicorn", "markdown_it", "nh3", "prometheus_client")
 
 from .app import create_app  # noqa: E402 - without the extra, that is the error
-from .run import configure_logs, serve  # noqa: E402
+from .run import serve  # noqa: E402
 from .settings import ServerSettings, check_address, check_port, from_environment  # noqa: E402
 
-__all__ = ["ServerSettings", "check_address", "check_port", "configure_logs", "create_app", "from_environment", "serve"]
+__all__ = ["ServerSettings", "check_address", "check_port", "create_app", "from_environment", "serve"]

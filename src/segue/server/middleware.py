@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import structlog
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,6 +20,7 @@ from starlette.responses import RedirectResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..core import logs
 from ..core.actor import acting
 from ..core.decision import check_storable
 from ..core.json import DEEPEST, Outline
@@ -376,15 +376,16 @@ class RequestLog:
             await send(message)
 
         began = time.monotonic()
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_id)
-            except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
-                answer = refusal(internal(), scope, error)
-                if not status:
-                    await answer(scope, receive, send_with_id)
-            finally:
-                _note(scope, status, time.monotonic() - began)
+        token = logs.request_id.set(request_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
+            answer = refusal(internal(), scope, error)
+            if not status:
+                await answer(scope, receive, send_with_id)
+        finally:
+            _note(scope, status, time.monotonic() - began)
+            logs.request_id.reset(token)
 
 
 def _note(scope: Scope, status: int, seconds: float) -> None:

@@ -1,104 +1,25 @@
-"""The uvicorn server: one process, or several workers over one database, and its logs."""
+"""The uvicorn server: one process, or several workers over one database."""
 
 import asyncio
 import logging
-import os
-import re
 import signal
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from ..core.environment import log_format
-from ..core.variables import masked
+from ..core.logs import configure_logs
 from .settings import ServerSettings, check_address
 
-# Logs on standard error; messages are never logged.
-
 logger = logging.getLogger("segue.server")
-"""The service's own; what an entry is about goes into `extra`."""
+"""The service's own; what an entry is about goes into `extra`; messages are never logged."""
 
-_SECRET = re.compile(r"(bearer\s+|api[_-]?key['\"]?\s*[=:]\s*['\"]?|\bsk-)[^\s'\",}]+", re.IGNORECASE)
-_QUIET = ("httpx", "httpcore", "openai", "asyncio")
-
-
-def configure_logs(stream: TextIO | None = None) -> None:
-    """Send every log, the libraries' too, to `stream` (standard error): as text at a terminal, else as JSON lines.
-
-    Raises:
-        ConfigurationError: SEGUE_LOG_FORMAT is no format.
-    """
-    is_terminal = (stream or sys.stderr).isatty()
-    is_json = log_format(os.environ, is_terminal=is_terminal) == "json"
-    processors: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        _without_colours,
-        *(() if is_json else (_shortened,)),
-        structlog.processors.TimeStamper(fmt="iso" if is_json else "%H:%M:%S", utc=is_json),
-        structlog.processors.format_exc_info,
-        _redact,
-    ]
-    has_colours = is_terminal and not os.environ.get("NO_COLOR")
-    text = structlog.dev.ConsoleRenderer(colors=has_colours, exception_formatter=structlog.dev.plain_traceback)
-    rendering: list[Any] = [
-        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        structlog.processors.JSONRenderer() if is_json else text,
-    ]
-    handler = logging.StreamHandler(stream) if stream else _StandardError()
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # its warnings and errors quote what clients send
-
-
-class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error at the time: the stream of one moment may be closed later."""
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, stream: TextIO) -> None: ...
-
-
-def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take out the copy of the message that uvicorn adds for terminals."""
-    event.pop("color_message", None)
-    return event
-
-
-def _shortened(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take out what a person at a terminal does not read: ids of requests, empty values, a misleading logger's name."""
-    event.pop("request_id", None)
-    if event.get("logger") == "uvicorn.error":
-        event["logger"] = "uvicorn"
-    return {name: value for name, value in event.items() if value is not None}
-
-
-def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take out what looks like a key, and values of an agents file's variables; a library's message may quote one."""
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = _SECRET.sub(r"\1***", masked(value))
-    return event
-
-
-# The uvicorn server: one process, or several workers over one database.
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HTTPProtocol

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ...core.logs import configure_logs
 from ...prompts.catalogue import word
 from .. import options
 from ..exits import FAILED, report_errors
@@ -205,9 +206,8 @@ def _last_task(schedule: "Schedule", status: str, settings: Settings) -> str:
 
 def run_schedules(settings: Settings) -> None:
     """Run what is due until a signal says to stop."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("segue").setLevel(logging.INFO)
     with report_errors(settings):
+        configure_logs(level=logging.WARNING)
         asyncio.run(_run(settings))
 
 

@@ -1,7 +1,6 @@
 """Commands that serve: the HTTP service, and workers."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -9,16 +8,15 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...core.environment import log_format, need_extra
+from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
-from ...core.variables import masked
+from ...core.logs import configure_logs
 from .. import options
 from ..exits import report_errors
 from ..settings import DEFAULT_DATABASE, Settings
@@ -169,7 +167,7 @@ def serve_http(
         StorageError: the database cannot be used.
     """
     from ...models.build import OFFLINE_PACE
-    from ...server import check_address, check_port, configure_logs, from_environment
+    from ...server import check_address, check_port, from_environment
     from ...server import serve as run
 
     if workers > 1 and settings.database == ":memory:":
@@ -230,7 +228,7 @@ def _exit_with(supervisor: int) -> None:
 
 def application() -> "FastAPI":
     """The service as the environment describes it: what each worker process makes for itself."""
-    from ...server import configure_logs, create_app, from_environment
+    from ...server import create_app, from_environment
 
     configure_logs()
     if supervisor := os.environ.get(SUPERVISOR):
@@ -268,21 +266,6 @@ def worker(
         work(settings, concurrency, grace, metrics_host, metrics_port)
 
 
-class LogLines(logging.Formatter):
-    """A line of text for each record, or a JSON object as the service writes it, without values of variables."""
-
-    def __init__(self, form: str) -> None:
-        super().__init__("%(message)s" if form == "json" else "%(asctime)s %(levelname)s %(message)s")
-        self._is_json = form == "json"
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = masked(super().format(record))
-        if not self._is_json:
-            return text
-        when = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
-        return json.dumps({"event": text, "level": record.levelname.lower(), "logger": record.name, "timestamp": when})
-
-
 def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
     """Run tasks until a signal says to stop.
 
@@ -291,10 +274,7 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
         ConfigurationError: the database has no workers, or an agents file cannot be used.
         StorageError: the database cannot be used.
     """
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogLines(log_format(os.environ, is_terminal=sys.stderr.isatty())))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("segue").setLevel(logging.INFO)
+    configure_logs(level=logging.WARNING)
     for name in ("procrastinate", "psycopg.pool"):  # their failures are reported here
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if metrics_port:
