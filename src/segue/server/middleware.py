@@ -27,7 +27,7 @@ from ..core.json import DEEPEST, Outline
 from .errors import Problem, answer_http, internal, refusal
 from .run import logger
 from .settings import is_address, is_loopback
-from .tenants import Keys
+from .tenants import Keys, Tenant
 
 
 class TokenBucket:
@@ -124,10 +124,7 @@ class Authentication:
             return await self._app(scope, receive, send)
         if tenant is None:
             return await refusal(_UNKNOWN, scope)(scope, receive, send)
-        scope["segue_tenant"] = tenant
-        scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
-        with acting(tenant.actor, tenant.roles):
-            await self._app(scope, receive, send)
+        await self._admit(scope, tenant, receive, send)
 
     async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As a request: what is refused gets no connection."""
@@ -138,6 +135,9 @@ class Authentication:
         name = None if tenant is None else tenant.name
         if tenant is None or (self._keys.are_users and self._is_foreign(scope)) or self._rates.wait(name):
             return await _refuse_socket(send)
+        await self._admit(scope, tenant, receive, send)
+
+    async def _admit(self, scope: Scope, tenant: Tenant, receive: Receive, send: Send) -> None:
         scope["segue_tenant"] = tenant
         scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
         with acting(tenant.actor, tenant.roles):
@@ -148,10 +148,15 @@ class Authentication:
         headers = Headers(scope=scope)
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if scope["type"] == "websocket":  # not every browser says which site it is
-            is_foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+            is_foreign = origin is not None and not _is_same_host(origin, headers.get("host", ""))
         else:
             is_foreign = site not in ("none", "same-origin") and scope["method"] not in ("GET", "OPTIONS")
         return is_foreign and origin not in self._origins
+
+
+def _is_same_host(origin: str, host: str) -> bool:
+    """Whether the Origin header of a page and the Host header of its request name the same host and port."""
+    return urlsplit(origin).netloc.lower() == host.lower()
 
 
 async def _refuse_socket(send: Send) -> None:
@@ -291,7 +296,7 @@ class OwnHostOnly:
         refused: Problem | None = None
         if not is_loopback(_name(host)) or (client and is_address(client[0]) and not is_loopback(client[0])):
             refused = Problem(421, "WrongHost")
-        elif origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
+        elif origin and origin not in self._origins and not _is_same_host(origin, host):
             refused = Problem(403, "WrongOrigin")
         if refused is None:
             return await self._app(scope, receive, send)
