@@ -74,7 +74,7 @@ from .core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, U
 from .core.events import ASKING, Action, ErrorRaised, Event, RecursionStart, StepUpdate, ToolCall, WaitStarted
 from .core.message import AnswerFormat
 from .core.records import Json, RequestKey, SessionFilter, Task, is_short_id
-from .core.task import LONGEST_NAME, NAME, TaskStatus
+from .core.task import ANYBODY, LONGEST_NAME, NAME, TaskStatus
 from .prompts.catalogue import Language, error_text
 from .prompts.protocols import (
     answer_of,
@@ -204,7 +204,7 @@ class AgentServer:
         }
         return Tool(
             name=agent.agent_id,
-            description=_description(agent),
+            description=agent.public_description,
             input_schema=schema if agent.arguments is None else agent.arguments,
             output_schema=Answered.model_json_schema(),
             annotations=ToolAnnotations(read_only_hint=True) if self._reads_only(agent) else None,
@@ -273,7 +273,7 @@ class AgentServer:
         agents = [agent for agent in self._agents().values() if agent.prompt]
         return ListPromptsResult(
             prompts=[
-                Prompt(name=agent.agent_id, description=_description(agent), arguments=_prompt_arguments(agent))
+                Prompt(name=agent.agent_id, description=agent.public_description, arguments=_prompt_arguments(agent))
                 for agent in agents
             ]
         )
@@ -286,7 +286,7 @@ class AgentServer:
             raise MCPError(INVALID_PARAMS, f"The prompt {params.name} needs the arguments {', '.join(missing)}.")
         texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(arguments)]
         messages = [PromptMessage(role="user", content=TextContent(type="text", text=text)) for text in texts]
-        return GetPromptResult(description=_description(agent), messages=messages)
+        return GetPromptResult(description=agent.public_description, messages=messages)
 
     async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
         prefix = self._prefix_of(ctx)
@@ -357,7 +357,7 @@ class AgentServer:
                 session_id=thread_id,
                 agent=params.name,
                 mode=call.mode or "",
-                user_id=f"{prefix}default",
+                user_id=f"{prefix}{ANYBODY}",
                 steer=True,
                 key=key,
                 origin="mcp",
@@ -617,10 +617,6 @@ def _prompt_arguments(agent: Agent) -> list[PromptArgument]:
         PromptArgument(name=name, description=about.get("description"), required=name in schema.get("required", ()))
         for name, about in schema.get("properties", {}).items()
     ]
-
-
-def _description(agent: Agent) -> str:
-    return agent.description or f"The agent {agent.agent_id}."
 
 
 def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey:

@@ -121,7 +121,7 @@ _SPARE_SECONDS = 60.0
 def local_agent_tool(config: AgentTool, agent: Agent) -> LocalAgentTool:
     """The tool that an agent is for another one."""
     marks = Marks(needs_approval=config.needs_approval, title=agent.agent_id)
-    described = agent.description or f"The agent {agent.agent_id}."
-    function = {"name": config.name, "description": described, "parameters": agent.arguments or _PARAMETERS}
+    parameters = agent.arguments or _PARAMETERS
+    function = {"name": config.name, "description": agent.public_description, "parameters": parameters}
     spec = {"type": "function", "function": function, "segue": marks.shown(config.name)}
     return LocalAgentTool(config, marks, spec, agent.budget.seconds + _SPARE_SECONDS)

@@ -382,6 +382,11 @@ class Agent(BaseModel):
     """
 
     @property
+    def public_description(self) -> str:
+        """Its description for clients of protocols and for other agents; they need one."""
+        return self.description or f"The agent {self.agent_id}."
+
+    @property
     def agent_tools(self) -> tuple[AgentTool, ...]:
         """Those of its tools that are agents of the same app."""
         return tuple(tool for tool in self.tools if isinstance(tool, AgentTool))

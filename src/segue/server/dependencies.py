@@ -32,11 +32,11 @@ ServiceDep = Annotated[Service, Depends(_service)]
 TenantDep = Annotated[Tenant, Depends(_tenant)]
 TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 SessionId = Annotated[str, Path(examples=["session_123"])]
-Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
+Limit = Annotated[int, Query(ge=1, le=pages.MOST_ITEMS, description="The maximum number of items.")]
 Before = Annotated[str | Unset, Query(max_length=1000, description="The `next` of the page before.")]
 
 
-async def _page(limit: Limit = 500, before: Before = None) -> pages.Asked:
+async def _page(limit: Limit = pages.MOST_ITEMS, before: Before = None) -> pages.Asked:
     return pages.Asked(limit, before)
 
 

@@ -11,6 +11,9 @@ from .errors import Problem
 Place = list[Any]
 """What the items of a list are sorted by, texts and numbers: no two have the same."""
 
+MOST_ITEMS = 500
+"""Items of a page, also where no number is asked for."""
+
 
 @dataclass(frozen=True)
 class Asked:

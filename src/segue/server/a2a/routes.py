@@ -274,11 +274,10 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
     """The card of an agent at an address."""
     url = f"{address}{PATH}/{agent.agent_id}"
     bindings = [(TransportProtocol.JSONRPC, each) for each in VERSIONS] + [(TransportProtocol.HTTP_JSON, VERSIONS[0])]
-    description = agent.description or f"The agent {agent.agent_id}."
     texts, accepted = ["text/plain", _JSON], service.app.agents.accepted(agent)
     card = AgentCard(
         name=agent.agent_id,
-        description=description,
+        description=agent.public_description,
         version=version("segue"),
         supported_interfaces=[
             AgentInterface(url=url, protocol_binding=binding, protocol_version=each) for binding, each in bindings
@@ -286,7 +285,9 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         capabilities=AgentCapabilities(streaming=True, push_notifications=True, extensions=[_REPEATS_JOIN]),
         default_input_modes=[*texts, *(mode for kind, mode in _MODES.items() if kind in accepted)],
         default_output_modes=texts,
-        skills=[AgentSkill(id=agent.agent_id, name=agent.agent_id, description=description, tags=["agent"])],
+        skills=[
+            AgentSkill(id=agent.agent_id, name=agent.agent_id, description=agent.public_description, tags=["agent"])
+        ],
     )
     if service.settings.keys.tenants:
         scheme = HTTPAuthSecurityScheme(scheme="Bearer", description="An API key of the service.")

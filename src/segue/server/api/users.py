@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from ...core.errors import UnknownFact, UnknownMemory
 from ...core.records import UserPreferences
 from ...core.task import ANYBODY, LONGEST_NAME, NAME
+from ...memory.folder import MOST_EDITED
 from .. import pages
 from ..dependencies import PageDep, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, not_found
@@ -53,7 +54,7 @@ class FactView(BaseModel):
 class FactChange(RequestBody):
     """Other words for what the user said."""
 
-    text: str = Field(min_length=1, max_length=500, examples=["I'm allergic to peanuts and soy"])
+    text: str = Field(min_length=1, max_length=MOST_EDITED, examples=["I'm allergic to peanuts and soy"])
 
 
 FactKey = Annotated[str, Path(max_length=300)]
@@ -73,7 +74,7 @@ async def edit_fact(
     """Replace the words of a fact; its source and what it replaced stay."""
     with _known(key):
         await service.app.memory.edit_fact(key, body.text, user_id=tenant.stored(user_id))
-    return await facts(user_id, service, tenant, pages.Asked(500, None))
+    return await facts(user_id, service, tenant, pages.Asked(pages.MOST_ITEMS, None))
 
 
 @router.delete("/api/users/{user_id}/facts/{key}", status_code=204)
