@@ -1,11 +1,15 @@
 """Messages for later, over HTTP."""
 
 import time
+from typing import get_args
 
 import httpx
 import pytest
 
 from segue.core.agents import Agent
+from segue.core.notifications import Kind
+from segue.core.schedules import LATER
+from segue.server.api.schedules import NotificationView
 from tests.polling import wait_until
 
 from .serving import BETA, Held, Served
@@ -72,3 +76,8 @@ def test_a_schedule_says_what_its_tasks_ask_a_person(client: httpx.Client, serve
     assert stored.options["reply_options"] == {"ask_user": False, "review_plan": True, "remember": False}
     refused = client.post("/api/schedules", json={**body, "mode": "direct"})
     assert refused.status_code == 422 and "makes no plan to review" in refused.text
+
+
+def test_the_schema_of_a_notification_names_every_kind() -> None:
+    kind = NotificationView.model_json_schema()["properties"]["kind"]
+    assert {*kind["enum"]} == {*get_args(Kind), *LATER, "stopped"}

@@ -26,6 +26,8 @@ KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_ov
 """What a receiver is told where it says nothing else."""
 PUSH: Final = "a2a:push"
 """The receiver of the push notifications of A2A: no configured receiver can have this name."""
+StoredKind = Literal[Kind, LaterKind, "stopped"]
+"""What a notification may tell; `stopped` is that of a push notification."""
 MOST_CHARS = 2_000
 """Characters of a text, and of the arguments of a call, in a notification."""
 LEAST_SECRET = 24

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.errors import UnknownSchedule
 from ...core.message import PERSONS, MemoryPaths
+from ...core.notifications import StoredKind
 from ...core.records import Json
 from ...core.schedules import Schedule
 from ...core.task import ANYBODY, LONGEST_NAME, NAME, LanguageChoice
@@ -31,7 +32,7 @@ class NotificationView(BaseModel):
     task_id: str
     session_id: str
     receiver: str
-    kind: str = Field(description="waiting, done, error, limit, cancelled or taken_over", examples=["waiting"])
+    kind: StoredKind = Field(examples=["waiting"])
     status: Literal["pending", "dead"]
     attempts: int
     next_attempt: float | None
