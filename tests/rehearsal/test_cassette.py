@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ from segue.core.agents import Agent, Budget, McpServer
 from segue.core.errors import ConfigurationError, ModelError, TaskError, UnknownThread
 from segue.core.events import Token
 from segue.core.flows import FlowConfig, Subflow
+from segue.core.task import OPEN, TaskStatus
 from segue.testing.cassette import Cassette, read_cassette, record, replay, write_cassette
 from segue.testing.cassette.cassette import ModelCall, Reply, Turn, dump, load
 from segue.testing.cassette.recorder import redacted
@@ -385,6 +386,10 @@ async def test_a_session_that_cannot_be_recorded_says_why(name: str, bench: Call
         await record(laid.app, "s")
     with pytest.raises(UnknownThread):
         await record(laid.app, "nobody's")
+
+
+def test_a_turn_has_every_status_in_which_a_task_may_be_recorded() -> None:
+    assert {*get_args(Turn.model_fields["status"].annotation)} == {*TaskStatus} - OPEN
 
 
 async def test_a_bots_session_names_the_log_of_its_conversation(bench: Callable[..., Awaitable[Bench]]) -> None:

@@ -387,9 +387,15 @@ async def _heard(
         task = await service.own_task(tenant, task_id)
     except Problem:
         return None
-    if task.session_id != thread_id or task.status in (TaskStatus.ERROR, TaskStatus.CANCELLED):
+    if task.session_id != thread_id:
         return None
-    return task, seq
+    match task.status:
+        case TaskStatus.ERROR | TaskStatus.CANCELLED:
+            return None
+        case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
+            return task, seq
+        case TaskStatus.PAUSING | TaskStatus.PAUSED | TaskStatus.DONE:
+            return task, seq
 
 
 async def _show(service: Service, latest: Task | None, question: Mapping[str, Any], heard: Begun | None) -> Begun:

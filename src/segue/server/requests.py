@@ -727,7 +727,8 @@ class Segment:
                 return "queued"
             case TaskStatus.PAUSED:
                 return "queued" if self.row.resumes_itself else "incomplete"
-        return "in_progress"
+            case TaskStatus.RUNNING | TaskStatus.PAUSING:
+                return "in_progress"
 
     @property
     def incomplete_reason(self) -> str | None:

@@ -1,7 +1,7 @@
 """A task as A2A's: its state, its history, and the events of its stream."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -41,23 +41,29 @@ from ..tenants import Tenant
 ANSWER = "answer"
 """The id of the artifact that is the answer."""
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-_STATES: Mapping[RowStatus, TaskState] = {
-    RowStatus.PENDING: TaskState.TASK_STATE_SUBMITTED,
-    RowStatus.RUNNING: TaskState.TASK_STATE_WORKING,
-    RowStatus.PAUSING: TaskState.TASK_STATE_WORKING,
-    RowStatus.WAITING: TaskState.TASK_STATE_INPUT_REQUIRED,
-    RowStatus.PAUSED: TaskState.TASK_STATE_INPUT_REQUIRED,
-    RowStatus.DONE: TaskState.TASK_STATE_COMPLETED,
-    RowStatus.ERROR: TaskState.TASK_STATE_FAILED,
-    RowStatus.CANCELLED: TaskState.TASK_STATE_CANCELED,
-}
+
+
+def _as_state(status: RowStatus) -> TaskState:
+    match status:
+        case RowStatus.PENDING:
+            return TaskState.TASK_STATE_SUBMITTED
+        case RowStatus.RUNNING | RowStatus.PAUSING:
+            return TaskState.TASK_STATE_WORKING
+        case RowStatus.WAITING | RowStatus.PAUSED:
+            return TaskState.TASK_STATE_INPUT_REQUIRED
+        case RowStatus.DONE:
+            return TaskState.TASK_STATE_COMPLETED
+        case RowStatus.ERROR:
+            return TaskState.TASK_STATE_FAILED
+        case RowStatus.CANCELLED:
+            return TaskState.TASK_STATE_CANCELED
 
 
 def statuses_of(state: TaskState) -> list[RowStatus] | None:
     """The statuses of tasks in a state; None where any state is meant."""
     if state == TaskState.TASK_STATE_UNSPECIFIED:
         return None
-    return [status for status, each in _STATES.items() if each == state]
+    return [status for status in RowStatus if _as_state(status) == state]
 
 
 class Description:
@@ -95,7 +101,7 @@ class Description:
             message = self._message("error", str(result.get("error") or ""))
         elif status in (RowStatus.PAUSED, RowStatus.CANCELLED):
             message = self._message(status, stop_notice(status, self._language))
-        return self._status(_STATES[RowStatus(status)], message)
+        return self._status(_as_state(RowStatus(status)), message)
 
     def working(self, event: Event, text: str) -> TaskStatusUpdateEvent:
         """What is being done."""
