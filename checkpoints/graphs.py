@@ -26,8 +26,10 @@ _GET = "SELECT * FROM graph_objects WHERE kind = ? AND object_id = ?"
 _OF_OWNER = "SELECT * FROM graph_objects WHERE kind = :kind AND owner = :owner ORDER BY created_at DESC, object_id DESC"
 _OF_THREAD = "SELECT * FROM graph_objects WHERE kind = ? AND thread_id = ? ORDER BY created_at, object_id"
 _OF_STATUS = "SELECT * FROM graph_objects WHERE kind = ? AND status = ? ORDER BY created_at, object_id"
+_IDS = "SELECT object_id FROM graph_objects WHERE kind = ? AND object_id >= ? AND object_id < ?"
 _STARTING = """
-    SELECT * FROM graph_objects WHERE kind = ? AND object_id >= ? AND object_id < ? ORDER BY updated_at DESC, object_id
+    SELECT * FROM graph_objects WHERE kind = ? AND object_id >= ? AND object_id < ?
+    ORDER BY updated_at DESC, object_id LIMIT ? OFFSET ?
 """
 _HIGHEST = "\U0010ffff"
 """After every other character, by bytes in UTF-8."""
@@ -78,9 +80,15 @@ class GraphRows:
             for each in readable(GraphObject, self._connection.fetched(_OF_STATUS, (kind, status)))
         ]
 
-    def starting(self, kind: str, prefix: str) -> Sequence[GraphObject]:
+    def starting(self, kind: str, prefix: str, most: int = ALL, offset: int = 0) -> Sequence[GraphObject]:
         """Those whose ids begin so, the last changed first, without those that cannot be read."""
-        return readable(GraphObject, self._connection.fetched(_STARTING, (kind, prefix, prefix + _HIGHEST)))
+        values = (kind, prefix, prefix + _HIGHEST, most, min(offset, ALL))
+        return readable(GraphObject, self._connection.fetched(_STARTING, values))
+
+    def ids_starting(self, kind: str, prefix: str) -> Sequence[str]:
+        """The ids that begin so, in no order."""
+        rows = self._connection.fetched(_IDS, (kind, prefix, prefix + _HIGHEST))
+        return [row["object_id"] for row in rows]
 
     def add(self, added: GraphObject) -> bool:
         """Store what is new; False where its id is taken."""

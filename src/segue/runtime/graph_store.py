@@ -25,6 +25,7 @@ from ..core.graph_objects import GraphObject
 from ..core.sync import run_sync
 
 KIND = "item"
+_DECODER = json.JSONDecoder()
 
 
 class GraphStore(BaseStore):
@@ -57,13 +58,19 @@ class GraphStore(BaseStore):
             self._put(rows, op)
             return None
         if isinstance(op, SearchOp):
-            items = [_item(each) for each in rows.starting(KIND, self._prefix(op.namespace_prefix))]
-            fitting = [each for each in items if matches(each.value, op.filter or {})]
             return [
                 SearchItem(each.namespace, each.key, each.value, each.created_at, each.updated_at)
-                for each in fitting[op.offset : op.offset + op.limit]
+                for each in self._search(rows, op)
             ]
         return self._namespaces(rows, op)
+
+    def _search(self, rows: GraphRows, op: SearchOp) -> list[Item]:
+        prefix = self._prefix(op.namespace_prefix)
+        if not op.filter:
+            return [_item(each) for each in rows.starting(KIND, prefix, op.limit, op.offset)]
+        items = [_item(each) for each in rows.starting(KIND, prefix)]
+        fitting = [each for each in items if matches(each.value, op.filter)]
+        return fitting[op.offset : op.offset + op.limit]
 
     def _put(self, rows: GraphRows, op: PutOp) -> None:
         object_id, now = self._id(op.namespace, op.key), time.time()
@@ -76,7 +83,8 @@ class GraphStore(BaseStore):
             rows.put(new)
 
     def _namespaces(self, rows: GraphRows, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        found = {tuple(each.body["namespace"]) for each in rows.starting(KIND, f"{self._owner}[")}
+        start = len(self._owner)
+        found = {tuple(_DECODER.raw_decode(each, start)[0]) for each in rows.ids_starting(KIND, f"{self._owner}[")}
         fitting = {each for each in found if all(_fits(each, condition) for condition in op.match_conditions or ())}
         if op.max_depth is not None:
             fitting = {each[: op.max_depth] for each in fitting}
