@@ -140,8 +140,7 @@ class Session(Protocol[C_co]):
     def commit(self, works: Sequence[Callable[[C_co], Any]]) -> list[Any]:
         """Carry out `works` in the transaction that was begun, and commit it; with an error it is rolled back.
 
-        Raises:
-            NotRepeatable: it may be committed anyway, or trying again is futile.
+        NotRepeatable: it may be committed anyway, or trying again is futile.
         """
         ...
 
@@ -196,6 +195,7 @@ class State(Protocol):
     """The state of threads on a connection: what LangGraph's savers store differently.
 
     Each has the tables `checkpoints` and `writes`, with keys, parents, types and metadata in columns of these names.
+    What is damaged raises Undecodable.
     """
 
     tables: ClassVar[tuple[str, ...]]
@@ -214,27 +214,15 @@ class State(Protocol):
         ...
 
     def whole(self, thread_id: str, value: Stored) -> Stored:
-        """A stored value of a thread by itself, not compressed.
-
-        Raises:
-            Undecodable
-        """
+        """A stored value of a thread by itself, not compressed."""
         ...
 
     def checkpoint(self, place: Place) -> Stored:
-        """A checkpoint that is there, serialized, as `whole` values are.
-
-        Raises:
-            Undecodable
-        """
+        """A checkpoint that is there, serialized, as `whole` values are."""
         ...
 
     def check_values(self, place: Place) -> None:
-        """Make sure that what is stored beside a checkpoint is there, as far as that is not noticed when it is read.
-
-        Raises:
-            Undecodable
-        """
+        """Make sure that what is stored beside a checkpoint is there, as far as that is not noticed when it is read."""
         ...
 
     def put_checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
@@ -322,11 +310,7 @@ class Workers(Protocol):
     async def serve(
         self, agents: Mapping[str, Collection[str]], concurrency: int, run: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Call `run` with the id of each task that this worker is woken for, until cancelled or the database is lost.
-
-        Raises:
-            DatabaseUnavailable.
-        """
+        """Call `run` with the id of each task that this worker is woken for, until cancelled or disconnected."""
         ...
 
     def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
@@ -354,11 +338,7 @@ class Database(Protocol[C_co]):
         ...
 
     def check_usable(self) -> None:
-        """Refuse a database that is closed, and one that this process inherited by a fork, which copies no threads.
-
-        Raises:
-            AppClosed, OtherProcess.
-        """
+        """Refuse a database that is closed, and one that this process inherited by a fork, which copies no threads."""
         ...
 
     def open_renewing(self, timeout: float, /) -> Session[C_co]:
@@ -406,8 +386,7 @@ class Database(Protocol[C_co]):
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False, brief: bool = False) -> T:
         """Carry out `work` as one transaction, to its end even if the caller is cancelled.
 
-        Raises:
-            DatabaseUnavailable: the database cannot be written; nothing was changed, unless the message says otherwise.
+        With DatabaseUnavailable nothing was changed, unless its message says otherwise.
         """
         ...
 
@@ -451,11 +430,7 @@ class Backend(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Make sure that everything that was written is on the disk.
-
-        Raises:
-            DatabaseUnavailable: it is not.
-        """
+        """Make sure that everything that was written is on the disk."""
         ...
 
     async def compact(self) -> None:

@@ -1,16 +1,21 @@
-"""Checks of length, of the modules that a package lists, and of access to private attributes."""
+"""Checks of length, of docstrings, of the modules that a package lists, and of access to private attributes."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.source import FOLDERS, ROOT, nodes_of
+from tests.source import FOLDERS, ROOT, nodes_of, source
 
 MODULE_LINES = 1000
 FUNCTION_LINES = 80
 INTERFACES = {"agents", "audit", "files", "memory", "notifications", "rewind", "schedules", "sessions", "tasks"}
 """The attributes of an app."""
+PYTHON = "docs/reference/python.md"
+PUBLIC = ("graphs", "memory.folder", "runtime.message_files", "runtime.notifications", "runtime.schedules")
+"""What is public beside what `segue` exports and the page of Python lists: the graphs, and interfaces of an app."""
+_NOT_YET = ("nodes/plan", "src/segue/runtime/graph_runs.py", "src/segue/server/langgraph/")
+"""Modules whose internal functions still have such sections."""
 
 _WITHIN = ("src/segue/app.py", "src/segue/runtime/")
 _APPS = {"app", "_app", "opened"}
@@ -20,7 +25,7 @@ _LISTED = ("src/segue/core", "src/segue/runtime")
 
 def style_faults() -> list[str]:
     """What breaks a rule, a line each."""
-    return [*find_long(), *_unlisted_interfaces(), *_reaches_inside(), *_unlisted_modules()]
+    return [*find_long(), *_unlisted_interfaces(), *_reaches_inside(), *_unlisted_modules(), *find_internal_raises()]
 
 
 def _modules(*folders: str) -> list[Path]:
@@ -62,6 +67,40 @@ def _reaches_inside() -> Iterator[str]:
                 owner = node.value
                 if getattr(owner, "id", getattr(owner, "attr", "")) in _APPS:
                     yield f"{name}:{node.lineno}: {node.attr} is a private attribute of an app"
+
+
+def find_internal_raises() -> Iterator[str]:
+    """Docstrings with `Raises:` that are not those of the public API."""
+    modules = {_module_name(file): file for file in source()}
+    public = [name if name in modules else name.rpartition(".")[0] for name in _public_names()]
+    for module, file in modules.items():
+        if file.relative_to(ROOT).as_posix().startswith(_NOT_YET):
+            continue
+        is_public = any(f"{module}.".startswith(f"{name}.") for name in public)
+        for node in source()[file]:
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                and re.search(r"^\s*Raises:", ast.get_docstring(node) or "", re.MULTILINE)
+                and (not is_public or re.match("_(?!_)", node.name))
+            ):
+                yield f"{file.relative_to(ROOT)}:{node.lineno}: {node.name} is internal: leave out its Raises section"
+
+
+def _module_name(file: Path) -> str:
+    """The name of a module of the package, which folders of the repository are parts of; without `segue` itself."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[2 if parts[0] == "src" else 0 :]).removesuffix(".__init__")
+
+
+def _public_names() -> set[str]:
+    """The modules that `segue` exports names of, and the modules and names that the page of Python lists."""
+    exported = {
+        node.module
+        for node in nodes_of(ROOT / "src/segue/__init__.py")
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+    }
+    named = re.findall(r"\bsegue\.([a-z]\w*(?:\.\w+)+)", (ROOT / PYTHON).read_text(encoding="utf-8"))
+    return {*exported, *named, *PUBLIC}
 
 
 def _unlisted_modules() -> Iterator[str]:

@@ -833,11 +833,7 @@ def begin_steps(
 
 
 def claim_steps(steps: Sequence[AnyStep], claims: Sequence[StepStatusUpdate]) -> tuple[AnyStep, ...]:
-    """The plan after what the model says of its steps, where every claim has to be possible.
-
-    Raises:
-        IllegalTransition: one is not.
-    """
+    """The plan after what the model says of its steps, where every claim has to be possible."""
     if _denied(steps, claims):
         raise IllegalTransition(Status.ERROR, Status.DONE)
     for claim in claims:

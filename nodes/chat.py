@@ -252,12 +252,7 @@ def select_mode(modes: Collection[str], own: Collection[str] = ()) -> ChatNode:
     """The node over these modes; those of `own` are none of Segue's."""
 
     async def select(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
-        """Choose who carries the task.
-
-        Raises:
-            UnknownMode: listing the modes there are.
-            ConfigurationError: the run is in this mode already.
-        """
+        """Choose who carries the task."""
         work = node_context(runtime)
         if selected := _known_mode(state, work, modes, own):
             return {"mode": selected.mode, "events": announce(selected)}
@@ -448,11 +443,7 @@ async def finish(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
 
 
 async def _formatted(state: ChatState, work: NodeContext, result: Mapping[str, Any], form: AnswerFormat) -> ChatUpdate:
-    """The result with its answer as JSON of the form; an answer that is so already stays.
-
-    Raises:
-        UnreadableReply: the model did not write it.
-    """
+    """The result with its answer as JSON of the form; an answer that is so already stays."""
     task_id, usage = state["task_id"], dict(result.get("usage") or {})
     calls: list[ModelCalled] = []
 

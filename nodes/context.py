@@ -84,11 +84,7 @@ class NodeContext:
 
 
 def node_context(runtime: NodeRuntime) -> NodeContext:
-    """The services of the run.
-
-    Raises:
-        ConfigurationError: the graph was put together without them.
-    """
+    """The services of the run."""
     context = runtime.context
     if not isinstance(context, AppContext) or context.services is None:
         raise ConfigurationError("A node has no services: build its graph as an AgentGraph.")
@@ -292,11 +288,7 @@ def resolve(value: Any, look_up: Callable[[str], Any]) -> Any:
 
 
 def resolve_arguments(arguments: Mapping[str, Any], look_up: Callable[[str], Any]) -> dict[str, Any]:
-    """A call's arguments with every reference in them replaced.
-
-    Raises:
-        DanglingReference: one leads nowhere, or stands in place of all arguments.
-    """
+    """A call's arguments with every reference in them replaced."""
     if isinstance(arguments.get(REF), str):
         raise DanglingReference(
             f"{arguments[REF]!r} stands in place of all arguments: refer to a result in each of them"
@@ -305,11 +297,7 @@ def resolve_arguments(arguments: Mapping[str, Any], look_up: Callable[[str], Any
 
 
 def follow(value: Any, path: Sequence[str], reference: str) -> Any:
-    """The part of a value that a path of fields and places leads to.
-
-    Raises:
-        DanglingReference: a field or place is not there.
-    """
+    """The part of a value that a path of fields and places leads to."""
     for part in path:
         value = _enter(value, part, reference)
     return value

@@ -214,11 +214,7 @@ class Branch:
 
 
 def branches_of(config: FlowConfig, work: NodeContext, language: str = "en") -> dict[str, Branch]:
-    """Every branch by its name: tools first, then graphs, flows and agents, then the built-in ones.
-
-    Raises:
-        ConfigurationError: two have one name.
-    """
+    """Every branch by its name: tools first, then graphs, flows and agents, then the built-in ones."""
     executor, tools = config.subflows_config.executor, tools_of(config, work)
     taken = {*executor.built_ins, *executor.branches}
     if twice := [name for name in tools if name in taken]:
@@ -270,11 +266,7 @@ def input_names(graph: Graph) -> Collection[str]:
 
 
 def parameters_of(name: str, graph: Graph) -> dict[str, Any]:
-    """The JSON schema of what a branch's graph is given: a goal where it takes messages, else what its input declares.
-
-    Raises:
-        ConfigurationError: the input has no such schema.
-    """
+    """The JSON schema of what a branch's graph is given: a goal for one with messages, else what its input declares."""
     if {"messages", "goal"} & {*input_names(graph)}:
         return _GOAL
     try:
@@ -336,11 +328,7 @@ def ids_of(state: FlowState) -> dict[str, Any]:
 async def finish_or_continue(
     config: FlowConfig, decision: ControllerDecision, state: FlowState
 ) -> EarlyExit | BranchInput:
-    """What the flow's `detect_finish_or_continue` says; the default one ignores built-in branches that are left out.
-
-    Raises:
-        ConfigurationError: it returned something else than the two.
-    """
+    """What the flow's `detect_finish_or_continue` says; the default one ignores built-in branches that are left out."""
     left_out = {*BUILT_INS} - {*config.subflows_config.executor.built_ins}
     if config.finish_detector is None and decision.command in left_out:
         return BranchInput(decision.command, decision.command_args)
@@ -469,11 +457,7 @@ async def _add_steering(state: FlowState, work: NodeContext) -> FlowUpdate:
 
 
 def _read_decision(reply: ModelReply, state: FlowState, work: NodeContext) -> ControllerDecision:
-    """The decision in a reply.
-
-    Raises:
-        UnreadableReply: it is none, it was truncated, or it quotes a result.
-    """
+    """The decision in a reply."""
     refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
@@ -640,11 +624,7 @@ def _state(config: FlowConfig, state: FlowState, work: NodeContext, room: int) -
 
 
 def _describe_state(config: FlowConfig, known: dict[str, Any]) -> Mapping[str, Any]:
-    """What the controller's `input_interface` makes of the state.
-
-    Raises:
-        ConfigurationError: it returned something else than a mapping.
-    """
+    """What the controller's `input_interface` makes of the state."""
     interface = config.controller_entry.input_interface
     shown = interface(known) if interface else known
     if not isinstance(shown, Mapping):

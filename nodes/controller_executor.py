@@ -91,12 +91,7 @@ def init(config: FlowConfig) -> FlowNode:
     """The node of this flow."""
 
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
-        """Mint the task's id, unless a caller has, and reset everything that belongs to a task.
-
-        Raises:
-            InvalidMessage: there is no goal, the plan cannot be read, or a memory file is none that the flow reads.
-            ConfigurationError: a tool of the agent has the name of another branch.
-        """
+        """Mint the task's id, unless a caller has, and reset everything that belongs to a task."""
         work = flow_context(runtime, config)
         branches_of(config, work)
         for each in config.subflows_config.executor.branches.values():
@@ -161,11 +156,7 @@ def _files(config: FlowConfig, given: Mapping[str, str], session: str, branch: s
 
 
 def _needed(config: FlowConfig, given: Mapping[str, str]) -> list[str]:
-    """The paths of the caller's files that the flow reads and does not write.
-
-    Raises:
-        InvalidMessage: it does neither with one of them.
-    """
+    """The paths of the caller's files that the flow reads and does not write."""
     subflows = config.subflows_config
     written = {subflows.memory_writing.name} if config.writes_memory else set()
     listed = subflows.memory_reading.files
@@ -318,9 +309,7 @@ async def _invoke(
 ) -> dict[str, Any]:
     """What the graph returns; streams have what is `shown` of its nodes, None: all.
 
-    Raises:
-        Failed: it raised something.
-        ModelUnreachable, StorageError: other branches would fail as well; the run stops here and can be resumed.
+    Where other branches would fail as well, the run stops with the error and can be resumed; any other one is Failed.
     """
     try:
         with surrounding(context, outer):

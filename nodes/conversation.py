@@ -79,21 +79,13 @@ def after_api(state: ConversationState) -> Literal["API", "BOT"]:
 
 
 async def init(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
-    """Read the configuration from the message, and have the API say what it begins with.
-
-    Raises:
-        ConfigurationError: the message is no configuration, or names what is not there.
-    """
+    """Read the configuration from the message, and have the API say what it begins with."""
     config = read_config(objective_of(state["messages"]))
     return await _first_state(config, state["messages"], state.get("assignment"), runtime)
 
 
 async def init_from_form(form: Mapping[str, Any], runtime: NodeRuntime) -> ConversationState:
-    """The same with the configuration as the graph's input, whose channels are cleared for the thread's next one.
-
-    Raises:
-        ConfigurationError: a field has a wrong value, or names what is not there.
-    """
+    """The same with the configuration as the graph's input, whose channels are cleared for the thread's next one."""
     given = {name: value for name, value in form.items() if value is not None}
     config = await asyncio.to_thread(completed, config_of(given))
     message = HumanMessage(config.model_dump_json(exclude_defaults=True))
@@ -127,11 +119,7 @@ async def _first_state(
 
 
 def read_config(message: str) -> ConversationConfig:
-    """The configuration that a message holds as JSON; any other text is the simulated user's goal.
-
-    Raises:
-        ConfigurationError: it has an unknown field or a wrong value.
-    """
+    """The configuration that a message holds as JSON; any other text is the simulated user's goal."""
     if not message.lstrip().startswith("{"):
         return ConversationConfig(goal=message)
     try:

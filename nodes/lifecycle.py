@@ -165,11 +165,7 @@ def engine_event(task_id: str, kind: EngineEventType, details: Mapping[str, Any]
 
 
 def changed(task_id: str, old: str, new: EngineState) -> Lifecycle:
-    """The engine's state changes.
-
-    Raises:
-        IllegalTransition: the table has no such move.
-    """
+    """The engine's state changes."""
     return engine_event(
         task_id, EngineEventType.STATE_CHANGED, {"from": EngineState(old).value, "to": next_state(old, new).value}
     )
@@ -366,11 +362,7 @@ def receiving(restored: Restored | None = None) -> LifecycleNode:
 
 
 def entered(state: LifecycleState, runtime: NodeRuntime, restored: Restored | None) -> LifecycleState:
-    """The channels of a new run; what was under way in a restored one is to be done again.
-
-    Raises:
-        InvalidMessage: there is nothing to do.
-    """
+    """The channels of a new run; what was under way in a restored one is to be done again."""
     return {
         **cast(LifecycleState, begin(state["messages"], state.get("assignment"), runtime)),
         **_reset(restored or {}),
@@ -754,9 +746,7 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
 async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any]:
     """What the react graph returns.
 
-    Raises:
-        Failed: it raised something, or the task's time ran out.
-        ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
+    Where the others would fail as well, the run stops with the error and can be resumed; any other one is Failed.
     """
     ledger = NestedLedger(work.services.ledger) if work.services.ledger else None
     knowledge = state["context"].get("knowledge", ())

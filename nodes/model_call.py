@@ -134,12 +134,7 @@ async def extract(
     read: Callable[[str], T],
     strict: bool = False,
 ) -> T:
-    """The answer as `read` gives it; one that it can read costs no call.
-
-    Raises:
-        UnreadableReply: the model did not manage it in `MOST_ASKS` tries.
-        ModelError: the model cannot be asked, or cannot write one.
-    """
+    """The answer as `read` gives it; one that it can read costs no call."""
     try:
         return read(answer)
     except (UnreadableReply, ValidationError):
@@ -163,11 +158,7 @@ async def extract(
 
 
 async def reserve(work: NodeContext, request: ModelRequest, task_id: str, language: str) -> Reservation | None:
-    """Keep room for a call in all limits; None where there are none. Interrupts the graph until there is room.
-
-    Raises:
-        ConfigurationError: a limit is in US dollars, and the price of the model is not known.
-    """
+    """Keep room for a call in all limits; None where there are none. Interrupts the graph until there is room."""
     spending, model = work.services.spending, work.model
     if spending is None or not model.is_language_model:
         return None
@@ -546,9 +537,6 @@ async def ask_model(
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is made: the node runs again when the task is resumed.
-
-    Raises:
-        ModelError: the call failed for good.
     """
     known = work.services.prompts.most_tokens
     within = _within(work, known[work.model.name]) if work.model.name in known else work
@@ -827,11 +815,7 @@ def is_truncated(work: NodeContext, reply: ModelReply) -> bool:
 
 
 def refuse_unreadable(reply: ModelReply) -> None:
-    """Make sure that a reply is one.
-
-    Raises:
-        UnreadableReply: what the model wrote could not be read.
-    """
+    """Make sure that a reply is one."""
     if reply.unreadable is not None:
         raise reply.unreadable
 
@@ -848,11 +832,7 @@ def cut_answer(work: NodeContext, asked: CompletedCall, language: str) -> str | 
 
 
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
-    """The reply as an answer, with a note if it was truncated at a length limit that nobody asked for.
-
-    Raises:
-        UnreadableReply: it is empty, or could not be read.
-    """
+    """The reply as an answer, with a note if it was truncated at a length limit that nobody asked for."""
     refuse_unreadable(reply)
     if is_truncated(work, reply):
         return reply.text
@@ -862,11 +842,7 @@ def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
 
 
 def refuse_quotation(reply: str, results: Iterable[Mapping[str, Any]], renderings: Renderings | None = None) -> None:
-    """Make sure that the object which is read of a reply is the model's own.
-
-    Raises:
-        UnreadableReply: it occurs verbatim in a tool's result, or there is none.
-    """
+    """Make sure that the object which is read of a reply is the model's own."""
     _, found = find_object(reply)
     quoted = _squeezed(found)
     if quoted and any(quoted in text for text in (renderings or Renderings()).each(_squeezed_texts, results)):

@@ -89,9 +89,6 @@ async def run_graph(
     """Run a graph of one's own, stream what it writes, and return what it added to the history.
 
     Segue's graphs in it work on the task: their events are those of parts of it.
-
-    Raises:
-        ConfigurationError: it reached its limit of steps.
     """
     services = nested_services(work.services, work.services.ledger, state)
     live = _Live(work, state["task_id"], state["language"], services.own_nodes)

@@ -141,11 +141,7 @@ class HttpTool(Marked):
         return spec_of(self.api)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Send the request; {status_code, data} whatever the status.
-
-        Raises:
-            ValueError: an argument of the path is empty or missing, or would lead to another path.
-        """
+        """Send the request; {status_code, data} whatever the status."""
         slots = _SLOT.findall(str(self.api["url"]).partition("?")[0])
         if empty := next((name for name in slots if not str(arguments.get(name, ""))), None):
             raise ValueError(task_text("url_argument_empty", self.language, argument=empty))
@@ -203,11 +199,7 @@ class HttpAPI(ToolsAPI):
 
 
 def _check(api: Mapping[str, Any], allowed: Collection[str], permitted: Collection[str] | None) -> None:
-    """Refuse an API whose host is not allowed, or whose path is not as it is written.
-
-    Raises:
-        ConfigurationError: naming the API, and its host or the segment.
-    """
+    """Refuse an API whose host is not allowed, or whose path is not as it is written."""
     try:
         url = httpx.URL(_SLOT.sub("x", str(api.get("url", "")).partition("?")[0]))
     except httpx.InvalidURL:

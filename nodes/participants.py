@@ -129,12 +129,7 @@ async def complete(
     read: Callable[[str], Reading],
     schema: Mapping[str, Any] | None = None,
 ) -> Completion:
-    """Ask the participant's model; a reply that cannot be read is asked for again, with the reason.
-
-    Raises:
-        ConfigurationError: its model is no language model.
-        ModelError: the call failed for good.
-    """
+    """Ask the participant's model; a reply that cannot be read is asked for again, with the reason."""
     work = model_context(setting)
     asked, usage, why = list(messages), dict[str, Any](), ""
     for attempt in range(setting.config.retry_limit):
@@ -153,11 +148,7 @@ async def complete(
 
 
 def model_context(setting: Setting) -> NodeContext:
-    """The context of a participant's model calls.
-
-    Raises:
-        ConfigurationError: its model is no language model.
-    """
+    """The context of a participant's model calls."""
     work = NodeContext(setting.services, RunContext(model=setting.model), setting.agent)
     if not work.model.is_language_model:
         role = setting.role.value.lower()
@@ -247,9 +238,6 @@ def read_output(text: str) -> BotOutput:
     """Read a reply: fences and a trailing [END] are dropped, and only the last block of several counts.
 
     A text without any label is a response.
-
-    Raises:
-        UnreadableReply: saying what is missing or wrong.
     """
     plain = without_end(_FENCE.sub("", text)).strip()
     if not plain:
@@ -461,11 +449,7 @@ class OutOfWorkflowUser(SimulatedUser):
 
 
 def _read_first(text: str) -> str:
-    """The first message, which cannot end the conversation.
-
-    Raises:
-        UnreadableReply: it is empty.
-    """
+    """The first message, which cannot end the conversation."""
     said = without_end(_read(text)).strip()
     if not said:
         raise UnreadableReply("The first message says what the user wants.")
@@ -473,11 +457,7 @@ def _read_first(text: str) -> str:
 
 
 def _read(text: str) -> str:
-    """The message without the name of its speaker and what it has the assistant say; an [END] that closes it ends.
-
-    Raises:
-        UnreadableReply: it is empty.
-    """
+    """The message without the name of its speaker and what it has the assistant say; an [END] that closes it ends."""
     said = _NAME.sub("", text)
     if other := _OTHER.search(said):
         said = said[: other.start()]
@@ -537,11 +517,7 @@ def _result(result: Utterance) -> str:
 
 
 def _read_reply(text: str) -> tuple[int, Any]:
-    """The status code and data of a reply.
-
-    Raises:
-        UnreadableReply.
-    """
+    """The status code and data of a reply."""
     form = read_object(text, "status_code")
     code = form.get("status_code")
     if not isinstance(code, int) or not 100 <= code <= 599:
@@ -620,41 +596,25 @@ BUILTIN.controllers.register("session_length", SessionLength)
 
 
 def user_of(conversation: Conversation, work: NodeContext) -> User:
-    """The user.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
+    """The user."""
     tables: tuple[Table[User], ...] = (work.services.participants.users, BUILTIN.users)
     return _built(Role.USER, conversation.config.user_mode, tables, conversation, work)
 
 
 def bot_of(conversation: Conversation, work: NodeContext) -> Bot:
-    """The bot; it knows the functions that the API offers.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
+    """The bot; it knows the functions that the API offers."""
     tables: tuple[Table[Bot], ...] = (work.services.participants.bots, BUILTIN.bots)
     return _built(Role.BOT, conversation.config.bot_mode, tables, conversation, work, _offered(conversation, work))
 
 
 def bot_setting(conversation: Conversation, work: NodeContext) -> Setting:
-    """What the bot is built from.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
+    """What the bot is built from."""
     argument = conversation.config.bot_mode.partition(":")[2]
     return _setting(Role.BOT, conversation, work, argument, _offered(conversation, work))
 
 
 def api_of(conversation: Conversation, work: NodeContext) -> API | RunsTools:
-    """The API.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
+    """The API."""
     tables: tuple[Table[API | RunsTools], ...] = (work.services.participants.apis, BUILTIN.apis)
     found = _built(Role.API, conversation.config.api_mode, tables, conversation, work)
     check_specs(conversation.config.api_mode, found)
@@ -662,11 +622,7 @@ def api_of(conversation: Conversation, work: NodeContext) -> API | RunsTools:
 
 
 def controllers_of(conversation: Conversation, work: NodeContext) -> dict[str, Controller]:
-    """The referee's controllers by name, in the order of the configuration.
-
-    Raises:
-        ConfigurationError.
-    """
+    """The referee's controllers by name, in the order of the configuration."""
     config = conversation.config
     tables: tuple[Table[Controller], ...] = (work.services.participants.controllers, BUILTIN.controllers)
     specs = _offered(conversation, work) if config.controllers else ()
@@ -688,11 +644,7 @@ def _restrictions(work: NodeContext) -> Restrictions:
 
 
 def check_participants(conversation: Conversation, work: NodeContext) -> None:
-    """Build every participant and controller once, so that what is not there or does not fit is refused at once.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
+    """Build every participant and controller once, so that what is not there or does not fit is refused at once."""
     user_of(conversation, work)
     bot_of(conversation, work)
     controllers_of(conversation, work)
@@ -755,11 +707,7 @@ def _tools(config: ConversationConfig, work: NodeContext) -> Mapping[str, Tool]:
 
 
 def agent_of(role: Role, config: ConversationConfig, work: NodeContext) -> Agent:
-    """The agent of a role; the bot's is the run's own where none is named, the others never share it unasked.
-
-    Raises:
-        UnknownAgent.
-    """
+    """The agent of a role; the bot's is the run's own where none is named, the others never share it unasked."""
     named = {Role.USER: config.user_agent, Role.BOT: config.bot_agent, Role.API: config.api_agent}[role]
     if named:
         return work.services.agent(named)

@@ -202,11 +202,7 @@ def _version(call: Mapping[str, Any]) -> str:
 
 
 def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tuple[Verdict, ...]:
-    """The verdicts in the order of the calls that were asked about.
-
-    Raises:
-        InvalidAnswer: the answer does not fit them, or edited arguments do not fit their tool.
-    """
+    """The verdicts in the order of the calls that were asked about."""
     verdicts = settled(calls, answer)
     found: list[Clause] = []
     for call, verdict in zip(calls, verdicts, strict=True):
@@ -219,11 +215,7 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
 
 
 def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, Tool], agent_id: str) -> None:
-    """Refuse to approve a call that cannot run: the agent was changed since it was asked about.
-
-    Raises:
-        InvalidAnswer: naming the tools that are missing.
-    """
+    """Refuse to approve a call that cannot run: the agent was changed since it was asked about."""
     wanted = [call["name"] for call, verdict in zip(calls, verdicts, strict=True) if verdict.verdict != "reject"]
     if missing := [*dict.fromkeys(name for name in wanted if name not in tools)]:
         raise InvalidAnswer(
@@ -532,11 +524,7 @@ def _resolved(call: AnyCall, outcomes: Mapping[str, Mapping[str, Any]], language
 
 
 def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The part of a result that a reference leads to.
-
-    Raises:
-        DanglingReference: it leads nowhere; of a hidden result the message says nothing.
-    """
+    """The part of a result that a reference leads to; of a hidden result an error says nothing."""
     ref, path = _parts(reference)
     result = CallResult.of(outcomes.get(ref, {"error": ""}))
     if not result.success:

@@ -255,11 +255,7 @@ def _joining(state: ReactState, agents: Mapping[str, str], work: NodeContext, *e
 
 
 def _decision(asked: CompletedCall, state: ReactState, work: NodeContext) -> Decision:
-    """The decision of a reply; what was shown of one that ended at a length limit is the answer.
-
-    Raises:
-        UnreadableReply: it cannot be read, or it does not call what the client requires, or calls what it forbids.
-    """
+    """The decision of a reply; what was shown of one that ended at a length limit is the answer."""
     if is_truncated(work, asked.reply):
         return Decision(action_type=ActionType.ANSWER, answer=asked.streamed, truncated=True)
     options = work.services.reply_options

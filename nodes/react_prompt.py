@@ -497,11 +497,7 @@ def _room(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoke
 
 
 def read_json(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
-    """Read the envelope.
-
-    Raises:
-        UnreadableReply: it is none, it was truncated, or it quotes a tool's result.
-    """
+    """Read the envelope."""
     refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
@@ -659,9 +655,7 @@ _ONLY_THOUGHT = (
 def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
-    Raises:
-        UnreadableReply: the reply is empty or truncated, a call has no name, or its arguments are not a JSON object;
-            nothing is run.
+    Of a reply with one call that cannot be read, nothing is run.
     """
     refuse_unreadable(reply)
     if reply.finish_reason == "length":

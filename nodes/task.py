@@ -93,9 +93,6 @@ def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bo
     """Add, replace and remove messages, as `add_messages` does with each write.
 
     A missing id becomes the message's place.
-
-    Raises:
-        ValueError: if `strict`, where a message to remove is not there.
     """
     given = [_converted(write if isinstance(write, list) else [write]) for write in writes]
     added = [message for messages in given for message in messages]
@@ -155,12 +152,7 @@ class HistoryChannel(DeltaChannel[list[AnyMessage]]):
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Apply the writes of a step.
-
-        Raises:
-            ValueError: a message to remove is not there.
-            InvalidUpdateError: more than one of them is an `Overwrite`.
-        """
+        """Apply the writes of a step."""
         if any(map(_is_overwrite, values)):
             super().update(values)
             self.value = extend_messages([], [self.value])
@@ -431,11 +423,7 @@ class ModeOutput(TaskOutput):
 
 
 def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> TaskState:
-    """Take the task's id from the parent graph or mint one, and read the objective with what was added to it.
-
-    Raises:
-        InvalidMessage: there is no user message, or it is empty.
-    """
+    """Take the task's id from the parent graph or mint one, and read the objective with what was added to it."""
     work = node_context(runtime)
     handed = assignment or work.services.part_of
     asked = objective_of(messages)
@@ -453,11 +441,7 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
 
 
 def given_steps(plan: Any) -> list[dict[str, Any]]:
-    """A caller's plan as steps; a text is read as a numbered list.
-
-    Raises:
-        InvalidMessage: it cannot be read.
-    """
+    """A caller's plan as steps; a text is read as a numbered list."""
     if not plan:
         return []
     try:
@@ -478,11 +462,7 @@ def _place(messages: Sequence[AnyMessage]) -> int:
 
 
 def objective_of(messages: Sequence[AnyMessage]) -> str:
-    """The text of the latest user message, verbatim.
-
-    Raises:
-        InvalidMessage: there is none, or it is empty.
-    """
+    """The text of the latest user message, verbatim."""
     text = messages[_place(messages)].text
     if not text.strip():
         raise InvalidMessage("The message is empty: write what you want done.")

@@ -38,11 +38,7 @@ class Texts:
     section: str
 
     def __call__(self, name: str, language: str, /, **values: object) -> str:
-        """A text in a language; braces in the values stay as they are.
-
-        Raises:
-            KeyError: there is no such text, or one of its values is missing.
-        """
+        """A text in a language; braces in the values stay as they are."""
         return catalogue(language)[self.section][name].format(**values)
 
     def __contains__(self, name: str) -> bool:
@@ -272,11 +268,7 @@ _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 @cache
 def template(name: str, language: str) -> str:
-    """The text of `<name>.<language>.md`.
-
-    Raises:
-        ConfigurationError: there is no such prompt.
-    """
+    """The text of `<name>.<language>.md`."""
     file = FOLDER / f"{name}.{language}.md"
     if not file.is_file():
         raise ConfigurationError("There is no prompt {name}.", name=file.name)
@@ -299,11 +291,7 @@ def has_slot(text: str, slot: str) -> bool:
 
 
 def render(name: str, language: str, **slots: str) -> str:
-    """A prompt with its values; every slot of the prompt must be given.
-
-    Raises:
-        ConfigurationError: a slot has no value.
-    """
+    """A prompt with its values; every slot of the prompt must be given."""
     text = template(name, language)
     if missing := {found[1] for found in _SLOT.finditer(text)} - slots.keys():
         raise ConfigurationError(

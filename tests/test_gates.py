@@ -35,6 +35,28 @@ def test_a_function_and_a_module_that_are_too_long_are_named(tmp_path: Path, mon
     ]
 
 
+def test_a_raises_section_outside_the_public_api_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises = '    """Do it.\n\n    Raises:\n        ValueError.\n    """\n'
+    code = "".join(f"def {name}():\n{raises}\n\n" for name in ("do", "_do")) + f"class Doer:\n{raises}"
+    files = {
+        "src/segue/__init__.py": "from .core.doing import do\n",
+        "docs/reference/python.md": "::: segue.runtime.listed.Doer\n\n`segue.testing.parts` is public, too.\n",
+        **dict.fromkeys(("src/segue/core/doing.py", "src/segue/runtime/listed.py", "nodes/inner.py"), code),
+        **dict.fromkeys(("src/segue/testing/parts/__init__.py", "src/segue/testing/parts/one.py"), code),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(style, "ROOT", tmp_path)
+    monkeypatch.setattr(style, "source", lambda: {path: nodes_of(path) for path in sorted(tmp_path.rglob("*.py"))})
+    found = [fault.partition(" is internal")[0] for fault in style.find_internal_raises()]
+    assert found == [
+        *("nodes/inner.py:1: do", "nodes/inner.py:9: _do", "nodes/inner.py:17: Doer"),
+        *("src/segue/core/doing.py:9: _do", "src/segue/runtime/listed.py:9: _do"),
+        *("src/segue/testing/parts/__init__.py:9: _do", "src/segue/testing/parts/one.py:9: _do"),
+    ]
+
+
 def test_what_a_page_names_and_is_not_there_is_named_and_what_no_row_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

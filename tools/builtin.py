@@ -97,11 +97,7 @@ WAIT = (wait_until, wait_for_event)
 
 
 def _zone(name: str) -> tzinfo:
-    """The zone of an IANA name or a place, whatever its case; UTC needs no time-zone database.
-
-    Raises:
-        ValueError: there is no such zone, or no database to look it up in.
-    """
+    """The zone of an IANA name or a place, whatever its case; UTC needs no time-zone database."""
     places = {place.casefold(): zone for place, zone in PLACES.items()}
     requested = places.get(name.strip().casefold(), name.strip())
     if requested.casefold() in {"utc", "gmt", "z"}:

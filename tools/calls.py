@@ -64,12 +64,7 @@ class NoResult(TypeError):
 
 
 def json_value(value: Any) -> Any:
-    """The value as text, numbers, lists and dicts; what JSON cannot say becomes its text.
-
-    Raises:
-        NoResult: it is a generator, or has no end.
-        Exception: whatever the value's own methods raise.
-    """
+    """The value as text, numbers, lists and dicts; what JSON cannot say becomes its text."""
     return _Conversion().of(value)
 
 

@@ -89,11 +89,7 @@ def _canonical(name: str, names: Mapping[str, list[str]], what: str) -> str:
 
 
 def city_named(name: str) -> City:
-    """Find a city.
-
-    Raises:
-        ValueError: it is none of the known ones, which the message names in the language of `name`.
-    """
+    """Find a city."""
     zh = _canonical(name, _CITY_NAMES, "city")
     return next(city for city in CITIES if city["name"]["zh"] == zh)
 

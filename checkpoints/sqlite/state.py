@@ -108,11 +108,7 @@ class StateReader(SerializerProtocol):
         return self._serde.dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Decode what was stored.
-
-        Raises:
-            Undecodable
-        """
+        """Decode what was stored."""
         if self._decoded is None:
             return self._serde.loads_typed(self.whole(*data))
         value = self._decoded.get(data)
@@ -123,11 +119,7 @@ class StateReader(SerializerProtocol):
         return value
 
     def whole(self, kind: str, data: bytes) -> tuple[str, bytes]:
-        """The type and bytes of stored state, neither compressed nor referring to texts.
-
-        Raises:
-            Undecodable
-        """
+        """The type and bytes of stored state, neither compressed nor referring to texts."""
         with named():
             kind, plain = decompressed(kind, data)
             if not kind.endswith(_REFERS):

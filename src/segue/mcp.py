@@ -181,11 +181,7 @@ class AgentServer:
         return ListToolsResult(tools=[self._tool(agent) for agent in self._agents().values()])
 
     def _agent(self, ctx: Context, name: str) -> Agent:
-        """The agent of a tool or prompt.
-
-        Raises:
-            MCPError: there is none.
-        """
+        """The agent of a tool or prompt."""
         agents = self._agents()
         if name not in agents:
             raise MCPError(INVALID_PARAMS, self._describe(ctx, UnknownAgent(name, agents)))
@@ -377,11 +373,7 @@ class AgentServer:
         return await self._submit_answer(ctx, task, question, answer)
 
     async def _read_state(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, str]:
-        """The task and the id of its question, open or closed, that a client sends back; it is not trusted.
-
-        Raises:
-            MCPError: no task of the caller and the agent asked that.
-        """
+        """The task and the id of its question, open or closed, that a client sends back; it is not trusted."""
         found = _STATE.fullmatch(str(params.request_state))
         with suppress(UnknownTask):
             task = await self._app.task(found[1] if found else "")
@@ -516,11 +508,7 @@ class AgentServer:
         return EmptyResult()
 
     async def _own_task(self, ctx: Context, task_id: str) -> Task:
-        """The caller's task of this id.
-
-        Raises:
-            MCPError: there is none, or the request is not one of the extension.
-        """
+        """The caller's task of this id."""
         if ctx.protocol_version < INPUT_REQUIRED_SINCE:
             raise MCPError(METHOD_NOT_FOUND, "Method not found")
         _refuse_without_tasks(ctx)
@@ -595,11 +583,7 @@ def _parts(question: Json) -> dict[str, Json]:
 
 
 def _call_of(agent: Agent, arguments: dict[str, Any]) -> Call:
-    """The call that arguments are.
-
-    Raises:
-        ValidationError, UnreadableReply: they are none.
-    """
+    """The call that arguments are."""
     if agent.arguments is None:
         return Call.model_validate(arguments)
     message = _as_message(arguments)

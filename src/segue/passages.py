@@ -31,11 +31,7 @@ class Unreadable(Exception):
 
 
 def read_text(path: Path) -> tuple[str, bool]:
-    """The text of a file, and whether it is all of it.
-
-    Raises:
-        Unreadable: it cannot be opened, or is not text.
-    """
+    """The text of a file, and whether it is all of it."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -47,11 +43,7 @@ def read_text(path: Path) -> tuple[str, bool]:
 
 
 def text_of(data: bytes) -> str:
-    """The text of a file's whole content.
-
-    Raises:
-        Unreadable: it is not text.
-    """
+    """The text of a file's whole content."""
     encodings = [name for mark, name in _MARKS if data.startswith(mark)] or _GUESSES
     for encoding in encodings:
         with suppress(UnicodeDecodeError):

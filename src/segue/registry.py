@@ -116,11 +116,7 @@ _AGENT_DEPTH = 3
 
 
 def _check_agents(agent: Agent, known: Mapping[str, Agent], most: int) -> None:
-    """Refuse tools that are agents which are not there, call one another in a circle, or are on too many levels.
-
-    Raises:
-        ConfigurationError
-    """
+    """Refuse tools that are agents which are not there, call one another in a circle, or are on too many levels."""
     chains: list[tuple[str, ...]] = [(agent.agent_id, each.agent) for each in agent.agent_tools]
     while chains:
         chain = chains.pop()
@@ -149,12 +145,7 @@ def _check_agents(agent: Agent, known: Mapping[str, Agent], most: int) -> None:
 
 
 def _usable(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSettings) -> Mapping[str, Tool]:
-    """The tools under the agent's policies, unless one asks for what Segue cannot do.
-
-    Raises:
-        ConfigurationError: a name means something else in a plan, or in the agent's protocol, or they leave too little
-            of the prompt for anything else.
-    """
+    """The tools under the agent's policies, unless one asks for what Segue cannot do."""
     for tool in tools.values():
         if agent.protocol == "native" and tool.name in CONTROL_NAMES:
             raise ConfigurationError(

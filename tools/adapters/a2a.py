@@ -83,12 +83,7 @@ class RemoteAgentTool(Marked):
         return _repeats_join(self.card)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Send the message, and wait until the task has an answer or asks for input.
-
-        Raises:
-            RemoteAgentError: the task failed, or the agent refused the message or cannot be reached.
-            UnknownOutcome: the agent was lost after it may have started the task.
-        """
+        """Send the message, and wait until the task has an answer or asks for input."""
         refuse_unknown(_PARAMETERS, arguments)
         if not isinstance(arguments.get("message"), str) or not arguments["message"].strip():
             raise BadArguments("message: give the text for the agent")
@@ -123,11 +118,7 @@ class _RemoteCall:
         """The task whose question the call answers; empty where it begins one."""
 
     async def result(self, *, begun: bool = False, repeatable: bool = False) -> Any:
-        """The task's result. `begun`: an earlier attempt may have started it; `repeatable`: then it may start again.
-
-        Raises:
-            UnknownOutcome: it is not found, or the agent was lost after it may have started it.
-        """
+        """The task's result. `begun`: an earlier attempt may have started it; `repeatable`: then it may start again."""
         task: Task | None = None
         try:
             task = await self.find() if begun else None
@@ -141,11 +132,7 @@ class _RemoteCall:
             raise
 
     async def find(self) -> "Task | None":
-        """The task that has the call's message, as far as the agent can tell: the only one in the call's own context.
-
-        Raises:
-            UnknownOutcome: the agent cannot be asked.
-        """
+        """The task that has the call's message, as far as the agent can tell: the only one in the call's context."""
         from a2a.client.errors import A2AClientError
         from a2a.types import GetTaskRequest, ListTasksRequest, TaskState
         from a2a.utils.errors import A2AError
@@ -206,11 +193,7 @@ class _RemoteCall:
         return task
 
     async def _cancel(self, task: "Task | None") -> None:
-        """Cancel the task there.
-
-        Raises:
-            UnknownOutcome: it may still be running.
-        """
+        """Cancel the task there."""
         from a2a.types import CancelTaskRequest
         from a2a.utils.errors import A2AError
 
@@ -248,11 +231,7 @@ def _answered(message: Any) -> "Task":
 
 
 def _result(name: str, task: "Task") -> Any:
-    """The task's result: its answer, or its question with the id to answer it by.
-
-    Raises:
-        RemoteAgentError: it failed.
-    """
+    """The task's result: its answer, or its question with the id to answer it by."""
     from a2a.types import TaskState
 
     said = _text(task.status.message.parts)
@@ -350,12 +329,7 @@ class RemoteAgents:
         self._tools: dict[str, RemoteAgentTool] = {}
 
     async def open(self, agents: Iterable[RemoteAgent]) -> list[RemoteAgentTool]:
-        """The tools that these agents are.
-
-        Raises:
-            MissingExtra: the package `a2a-sdk` is not installed.
-            ToolServerUnavailable: one cannot be reached, or its card cannot be read.
-        """
+        """The tools that these agents are."""
         need_extra("An agent with A2A agents as tools", "a2a", "a2a")
         return list(await asyncio.gather(*map(self._tool, agents)))
 
@@ -367,11 +341,7 @@ class RemoteAgents:
 
 
 async def _card(agent: RemoteAgent) -> "AgentCard":
-    """The agent's card.
-
-    Raises:
-        ToolServerUnavailable: it cannot be read, or it names no way to the agent that is known here.
-    """
+    """The agent's card."""
     import httpx
     from a2a.client import A2ACardResolver
     from a2a.client.errors import AgentCardResolutionError
@@ -389,11 +359,7 @@ async def _card(agent: RemoteAgent) -> "AgentCard":
 
 
 def _keep_own_address(card: "AgentCard", url: str) -> None:
-    """Take the interfaces out of a card that are at another address than the card: the headers are not for them.
-
-    Raises:
-        ValueError: no other one is left.
-    """
+    """Take the interfaces out of a card that are at another address than the card: the headers are not for them."""
     import httpx
 
     def origin(address: str) -> tuple[str, str, int | None]:

@@ -71,13 +71,7 @@ class LocalAgentTool(Marked):
         return self.seconds
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Have the agent work on a task of its own, and wait for its result.
-
-        Raises:
-            BadArguments: there is nothing to do for it.
-            AgentNeedsApp: the graph runs without the app.
-            DatabaseLost: the app's database failed.
-        """
+        """Have the agent work on a task of its own, and wait for its result."""
         joins, parameters = self.joins(arguments), self.spec["function"]["parameters"]
         message = arguments.get("message") if parameters is _PARAMETERS else json.dumps(arguments, ensure_ascii=False)
         if not joins:

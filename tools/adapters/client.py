@@ -67,11 +67,7 @@ class ClientTool(Marked):
         )
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check the arguments as far as neither a regular expression nor a reference of the client's has to be read.
-
-        Raises:
-            BadArguments.
-        """
+        """Check the arguments as far as neither a regular expression nor a reference of the client's has to be read."""
         if why := misfit(self.spec, self.fit(arguments)):
             raise BadArguments(why)
 
@@ -109,11 +105,7 @@ def client_question(calls: Sequence[Mapping[str, Any]], language: Language) -> d
 
 
 def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> list[dict[str, Any]]:
-    """The specifications {"name", "description", "parameters", "parallel"} in the form that is stored.
-
-    Raises:
-        InvalidMessage: they are too many or too large, a name is not allowed or is `taken`, or a tool is not valid.
-    """
+    """The specifications {"name", "description", "parameters", "parallel"} in the form that is stored."""
     if len(given) > MOST:
         raise InvalidMessage("The client offers {count} tools; the limit is {most}.", count=len(given), most=MOST)
     _check_size(given)

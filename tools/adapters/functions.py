@@ -86,9 +86,6 @@ def bind_function(source: Function) -> BoundTool:
 
     A function that is no closure is bound once, until it is changed: for its agent, for that agent's version, and for
     each app of the process.
-
-    Raises:
-        ConfigurationError: its name, one of its parameters or what it gives cannot be a tool's.
     """
     return _bound_once(_Parts.of(source)) if _stays_same(source) else _bind(source)
 
@@ -172,11 +169,7 @@ def _shown(marks: Marks, name: str, shape: CallSignature) -> dict[str, Any]:
 def bind_companion(
     kind: Literal["check", "undo"], function: Function | None, tool: str, parameters: Mapping[str, Any]
 ) -> BoundTool | None:
-    """Bind the check or the undo of a tool with these parameters.
-
-    Raises:
-        ConfigurationError: it asks for an argument that the tool does not have.
-    """
+    """Bind the check or the undo of a tool with these parameters."""
     if function is None:
         return None
     named = partial(function)
@@ -353,11 +346,7 @@ def _annotated(parameter: str, hint: Any) -> Any:
 
 
 def bind_langchain_tool(source: BaseTool) -> BoundTool:
-    """Take a LangChain tool as it is; its marks are those of `tool` or `metadata={"segue": {...}}`.
-
-    Raises:
-        ConfigurationError: its marks are unknown, its schema has no JSON form, or it needs something injected.
-    """
+    """Take a LangChain tool as it is; its marks are those of `tool` or `metadata={"segue": {...}}`."""
     marks = marks_of(source)
     try:
         with warnings.catch_warnings():  # LangChain copies the model, and pydantic warns of a field called `schema`
@@ -386,11 +375,7 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
 
 
 def marks_of(source: BaseTool) -> Marks:
-    """The marks of a LangChain tool: its own, or those of the function that it was made of.
-
-    Raises:
-        ConfigurationError: they are unknown.
-    """
+    """The marks of a LangChain tool: its own, or those of the function that it was made of."""
     function = getattr(source, "func", None) or getattr(source, "coroutine", None)
     for marked in (source, function):
         if isinstance(marks := getattr(marked, MARKS, None), Marks):
@@ -405,11 +390,7 @@ def marks_of(source: BaseTool) -> Marks:
 
 
 def _model_of(source: BaseTool) -> type[BaseModel] | None:
-    """The pydantic model that reads the arguments, if there is one.
-
-    Raises:
-        ConfigurationError: it cannot do without something injected.
-    """
+    """The pydantic model that reads the arguments, if there is one."""
     if source.args_schema is None and not isinstance(source, Tool):
         schema: Any = source.tool_call_schema
     else:
@@ -423,11 +404,7 @@ def _model_of(source: BaseTool) -> type[BaseModel] | None:
 
 
 def bind_check(source: BaseTool, given: Function | None) -> BoundTool | None:
-    """Bind the check of a LangChain tool: the given one, or that of its marks.
-
-    Raises:
-        ConfigurationError: it asks for an argument that the tool does not have.
-    """
+    """Bind the check of a LangChain tool: the given one, or that of its marks."""
     check = given or marks_of(source).check
     if check is None:
         return None

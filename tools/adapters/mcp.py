@@ -97,12 +97,7 @@ class Session:
         return self._elsewhere[loop]
 
     async def tools(self) -> list["Tool"]:
-        """The tools that the server offers.
-
-        Raises:
-            LoginNeeded.
-            ServerDown: it cannot be started or reached.
-        """
+        """The tools that the server offers."""
         await self._live()
         return self._tools
 
@@ -112,13 +107,6 @@ class Session:
         """Call a tool. A lost server is started or reached again, at most once a call.
 
         `repeat`: a call that the server died in is made again; it must be one that may run twice.
-
-        Raises:
-            LoginNeeded.
-            ServerDown: the server was lost in the call, or does not come back.
-            MessageTooLarge: its result is too large.
-            InvalidResult.
-            MCPError: the server refused the call.
         """
         known = self._known
         client = await self._live()
@@ -302,11 +290,7 @@ async def _connected(
 
 
 async def _all_tools(client: "Client") -> list["Tool"]:
-    """The pages of the list of tools.
-
-    Raises:
-        MessageTooLarge: together they are larger than one message may be, or there are too many pages.
-    """
+    """The pages of the list of tools."""
     page = await client.list_tools()
     tools, size, values, pages = list(page.tools), 0, 0, 1
     while page.next_cursor:
@@ -410,11 +394,6 @@ class McpTool(Marked):
         """Have the server run the tool; a lost server is reconnected once, and an idempotent call repeated.
 
         A call that began a task of the server fetches its result.
-
-        Raises:
-            ServerToolError: the tool or its server failed.
-            LaterResult: the server's task takes longer, or cannot be asked for now.
-            UnknownOutcome: the server's task is lost.
         """
         from mcp import MCPError
 
@@ -452,14 +431,7 @@ class McpTools:
         self._sessions: list[Session] = []
 
     async def open(self, servers: Iterable[McpServer]) -> list[McpTool]:
-        """The tools of these servers; what is not connected yet, or was lost, is connected now.
-
-        Raises:
-            MissingExtra: the extra `mcp` is not installed.
-            LoginRequired.
-            ToolServerUnavailable: a server does not start or answer.
-            ConfigurationError: an agent asks for a tool that its server does not have.
-        """
+        """The tools of these servers; what is not connected yet, or was lost, is connected now."""
         need_extra("An agent with MCP servers", "mcp", "mcp")
         opened = await asyncio.gather(*(self._tools_of(server) for server in servers))
         return [tool for tools in opened for tool in tools]

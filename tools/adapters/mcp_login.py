@@ -232,11 +232,7 @@ class _Authorization(_Provider):
 
 
 async def login(server: McpServer, show: Callable[[str], None]) -> None:
-    """Log in to a server: `show` is given the link that a person opens, and the browser comes back to this process.
-
-    Raises:
-        ToolServerUnavailable: saying why.
-    """
+    """Log in to a server: `show` is given the link that a person opens, and the browser comes back to this process."""
     file = LoginFile(server)
     try:
         async with _Callback.listening(server.oauth.redirect_port or _registered_port(file)) as callback:

@@ -103,14 +103,7 @@ async def _begun(created: CreatedTask, context: ClaimContext) -> CallToolResult:
 
 
 async def result_of(session: ClientSession, job: Job) -> CallToolResult:
-    """The result of the task that a call began, or began in an earlier process.
-
-    Raises:
-        LaterResult: it takes longer than the call may.
-        TaskEnded: it has no result.
-        UnknownOutcome: the server does not know it.
-        MCPError: the session is lost.
-    """
+    """The result of the task that a call began, or began in an earlier process."""
     polled = _Polled(session, job)
     try:
         return await polled.result()

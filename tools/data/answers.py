@@ -257,11 +257,7 @@ class Tables:
         self._tables: dict[DataFile, Table] = {}
 
     def open(self, file: DataFile, language: Language = "en") -> Table:
-        """The file's table.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
+        """The file's table."""
         with self._lock:
             table = self._tables.pop(file, None) or _opened(file, language)
             self._tables[file] = table
@@ -296,11 +292,7 @@ _NO_VALUES = ("id", "no", "编号", "号", "码", "序号", "年", "year", "mont
 
 
 def column_named(table: Table, requested: str, language: Language) -> str:
-    """The column that a name means.
-
-    Raises:
-        ValueError: there is none; the message lists the columns.
-    """
+    """The column that a name means."""
     if found := column_of(requested, table.names):
         return found
     hint, names = nearest(requested, table.names, language), listing(table.names, language)
@@ -310,11 +302,7 @@ def column_named(table: Table, requested: str, language: Language) -> str:
 
 
 def value_column(table: Table, requested: str | None, language: Language) -> str | None:
-    """The column of numbers to add up; None if none was requested and there is none.
-
-    Raises:
-        ValueError: the requested one does not exist or holds no numbers.
-    """
+    """The column of numbers to add up; None if none was requested and there is none."""
     numeric = table.of_kind("number")
     if not requested:
         return _main_value(numeric)
@@ -333,11 +321,7 @@ def _main_value(numeric: Sequence[str]) -> str | None:
 
 
 def group_column(table: Table, requested: str | None, language: Language, *, many: bool = False) -> str:
-    """The column to group by; of those that suit the one with the fewest values, or the one with the most.
-
-    Raises:
-        ValueError: the requested one does not exist, or there is nothing to group by.
-    """
+    """The column to group by; of those that suit the one with the fewest values, or the one with the most."""
     if requested:
         return column_named(table, requested, language)
     counts = {name: table.count(name, language)[1] for name in table.of_kind("text")[:CANDIDATES]}
@@ -349,11 +333,7 @@ def group_column(table: Table, requested: str | None, language: Language, *, man
 
 
 def date_column(table: Table, requested: str | None, language: Language) -> str:
-    """The column of dates.
-
-    Raises:
-        ValueError: the requested one does not exist or holds no dates, or there is none.
-    """
+    """The column of dates."""
     dates = table.of_kind("date")
     if requested:
         name = column_named(table, requested, language)
@@ -467,9 +447,6 @@ def periods_of(
 
     Periods are not shorter than those of the dates: figures of months are not spread over days. `undated` rows belong
     to no period.
-
-    Raises:
-        ValueError: no row has a date, or there are more than `MOST_PERIODS` such periods.
     """
     when = quoted(column)
     first, last, undated = table.ask(

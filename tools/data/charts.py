@@ -57,11 +57,7 @@ def chart_of(
     language: Language,
     measure: Measure = "sum",
 ) -> Chart:
-    """Figures of `value`, or counts of rows without one, by group or over time; of the columns that suit.
-
-    Raises:
-        ValueError: a column does not exist or holds the wrong type.
-    """
+    """Figures of `value`, or counts of rows without one, by group or over time; of the columns that suit."""
     named = column_named(table, column, language) if column else None
     if (named and table.kind_of(named) == "date") or (not named and (every or kind == "line")):
         by, kind = date_column(table, named, language), kind or "line"
@@ -113,21 +109,12 @@ class Picture:
 
 
 def need_matplotlib() -> None:
-    """Check that matplotlib and the Chinese font are installed.
-
-    Raises:
-        MissingExtra: naming what to install.
-    """
+    """Check that matplotlib and the Chinese font are installed."""
     need_extra("Drawing charts", "data", "matplotlib", "zhplot")
 
 
 def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
-    """Write the chart to the folder; the same chart always has the same name there.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-        ValueError: such a chart cannot show the figures, or the folder cannot be written to.
-    """
+    """Write the chart to the folder; the same chart always has the same name there."""
     need_matplotlib()
     figures = [float(value) for value in chart.figures]
     if not figures:

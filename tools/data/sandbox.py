@@ -42,11 +42,7 @@ _KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LANG", "LD_LIBRARY_PATH
 
 @cache
 def slots() -> threading.BoundedSemaphore:
-    """How many queries this process runs at once: `SEGUE_QUERY_PROCESSES`, 2 by default.
-
-    Raises:
-        ConfigurationError: it is not a whole number above zero.
-    """
+    """How many queries this process runs at once: `SEGUE_QUERY_PROCESSES`, 2 by default."""
     return threading.BoundedSemaphore(whole_number(os.environ, LIMIT, 2))
 
 
@@ -54,10 +50,6 @@ def run_query(folder: DataFolder, sql: str, language: Language, seconds: float =
     """The columns and rows of a query over the folder's files, and whether there are more.
 
     The time includes waiting until fewer than `SEGUE_QUERY_PROCESSES` queries run.
-
-    Raises:
-        MissingExtra: the database engine is not installed.
-        ValueError: the query is refused, fails, takes too long, or there is no slot for it; the message says which.
     """
     need_duckdb()
     deadline = time.monotonic() + seconds
@@ -113,11 +105,7 @@ def bound_memory() -> None:
 
 
 def answer(folder: DataFolder, sql: str, language: Language, seconds: float, rows: int) -> dict[str, Any]:
-    """Load the files that the query names, lock the database, and run the query.
-
-    Raises:
-        ValueError: it is refused, it fails, or it takes too long.
-    """
+    """Load the files that the query names, lock the database, and run the query."""
     import duckdb
 
     connection = connect()
@@ -136,11 +124,7 @@ def answer(folder: DataFolder, sql: str, language: Language, seconds: float, row
 
 
 def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) -> tuple[list[str], set[str]]:
-    """The tables that a query reads from, and the names in lower case that it defines itself; nothing of it is run.
-
-    Raises:
-        ValueError: it is not exactly one SELECT, or reads from a function, such as one for files or settings.
-    """
+    """The tables that a query reads from, and the names in lower case that it defines itself; nothing of it is run."""
     import duckdb
 
     if len(sql) > LONGEST:

@@ -47,11 +47,7 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
 
 
 def need_duckdb() -> None:
-    """Check that the database engine is installed.
-
-    Raises:
-        MissingExtra: naming what to install.
-    """
+    """Check that the database engine is installed."""
     need_extra("Reading data files", "data", "duckdb")
 
 
@@ -78,11 +74,7 @@ def quoted(name: str) -> str:
 
 @contextmanager
 def limited(connection: "DuckDBPyConnection", language: Language, seconds: float = SECONDS) -> Iterator[None]:
-    """Interrupt what runs too long.
-
-    Raises:
-        ValueError: it took too long or needs too much memory.
-    """
+    """Interrupt what runs too long."""
     import duckdb
 
     watch = threading.Timer(seconds, connection.interrupt)
@@ -148,11 +140,7 @@ class DataFolder:
         return [file for file in self._entries() if not file.refusal]
 
     def find(self, name: str | None, language: Language | None = None) -> DataFile:
-        """The file of that name, with or without its ending; without a name the only one there is.
-
-        Raises:
-            ValueError: there is none of that name, or it may not be read; the message lists those that may.
-        """
+        """The file of that name, with or without its ending; without a name the only one there is."""
         files = self.files()
         names = [file.name for file in files]
         if not name:
@@ -220,9 +208,6 @@ def import_file(source: str | Path, folder: str | Path) -> str:
     """Copy a person's file into a data folder, which is created if it is missing; returns its name there.
 
     A file that is already there with the same content is kept; if the content differs, the copy gets a number.
-
-    Raises:
-        ConfigurationError: it is not a CSV or Parquet file that can be read, or the folder cannot be written to.
     """
     path, target = Path(source).expanduser(), Path(folder).expanduser()
     _check_importable(path)
@@ -427,11 +412,7 @@ _TEXTS = "temp.texts"
 def load(
     connection: "DuckDBPyConnection", file: DataFile, name: str, language: Language, *, whole: bool = True
 ) -> tuple[Column, ...]:
-    """Read a file into a table of that name; if not `whole`, the table is empty and its columns are likely ones.
-
-    Raises:
-        ValueError: it cannot be read; the message says where and why.
-    """
+    """Read a file into a table of that name; if not `whole`, the table is empty and its columns are likely ones."""
     import duckdb
 
     try:
@@ -449,11 +430,7 @@ def load(
 
 @lru_cache(maxsize=64)
 def peek(file: DataFile, language: Language = "en") -> tuple[Column, ...]:
-    """The file's columns, judged by its first rows.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The file's columns, judged by its first rows."""
     with connect() as connection:
         return load(connection, file, "data", language, whole=False)
 
@@ -552,11 +529,7 @@ def _distinct(names: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def _utf8(file: DataFile, language: Language, whole: bool) -> Iterator[Path]:
-    """A copy of the file, or of its beginning, in UTF-8 and without blank lines before the names.
-
-    Raises:
-        ValueError: it is empty or not text.
-    """
+    """A copy of the file, or of its beginning, in UTF-8 and without blank lines before the names."""
     with file.path.open("rb") as raw:
         start = raw.read(4)
     if not start:

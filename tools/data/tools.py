@@ -324,11 +324,7 @@ DATA = (describe, count_by, sum_by, top_n, trend, query, chart)
 def _opened(
     folder: DataFolder, file: str | None, named: Sequence[str | None], language: Language | None
 ) -> tuple[Table, Language]:
-    """The file's table, and the language to answer in: the requested one, else that of the names.
-
-    Raises:
-        ValueError: there is no such file, or it cannot be read.
-    """
+    """The file's table, and the language to answer in: the requested one, else that of the names."""
     texts = [text for text in (file, *named) if text]
     reader = language or language_of("".join(texts))
     table = TABLES.open(folder.find(file, reader), reader)
@@ -398,12 +394,7 @@ _KINDS: Mapping[str, Kind] = {"column": "text", "value": "number", "date_column"
 
 
 def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundTool, ...]:
-    """The tools over a folder: as given, else as `SEGUE_DATA` says, else `./data`; likewise where charts are written.
-
-    Raises:
-        MissingExtra: the database engine is not installed.
-        ConfigurationError: `SEGUE_QUERY_PROCESSES` is not a number of processes.
-    """
+    """The tools over a folder: as given, else as `SEGUE_DATA` says, else `./data`; the same for charts' folder."""
     need_duckdb()
     slots()
     where = DataFolder.of(folder, charts)

@@ -318,11 +318,7 @@ def editor_of(environ: Mapping[str, str]) -> str:
 
 
 def edited(text: str, editor: str) -> str:
-    """The text as it was left by the editor.
-
-    Raises:
-        OSError, ValueError, subprocess.CalledProcessError: the editor cannot be run, or failed.
-    """
+    """The text as it was left by the editor."""
     handle, name = tempfile.mkstemp(suffix=".json", prefix="segue-", text=True)
     path = Path(name)
     try:

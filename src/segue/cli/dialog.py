@@ -539,11 +539,7 @@ def answered(
 
 
 def _read_reply(question: Json, reply: Answer | str) -> Any:
-    """The answer that a reply is.
-
-    Raises:
-        InvalidAnswer: its words neither approve nor refuse the calls that wait.
-    """
+    """The answer that a reply is."""
     given = protocols.answer_of(question, reply) if isinstance(reply, str) else reply
     if given is None:
         raise InvalidAnswer("“{reply}” neither approves nor rejects: use --approve, --edit or --reject.", reply=reply)

@@ -128,11 +128,7 @@ def report_errors(settings: Settings | None = None) -> Iterator[None]:
 async def prepared(
     settings: Settings, sessions: Sequence[str], scenarios: Sequence[str], given: "ChaosOptions"
 ) -> "Chaos":
-    """Read the sessions of the database, and play the scenarios, which need none.
-
-    Raises:
-        ConfigurationError: there are neither, or no agents file; or as `prepare`.
-    """
+    """Read the sessions of the database, and play the scenarios, which need none."""
     from ..core.errors import ConfigurationError
     from ..testing.chaos.processes import hosts_of, refusing, with_addresses
     from ..testing.chaos.run import prepare

@@ -34,22 +34,14 @@ def ask(settings: Settings, question: "Callable[[App], Awaitable[T]]") -> T:
 
 
 def named(given: str | None, last: bool, what: str = "TASK_ID") -> str:
-    """The given name, or LATEST.
-
-    Raises:
-        typer.BadParameter: neither or both were given.
-    """
+    """The given name, or LATEST."""
     if last == bool(given):
         raise typer.BadParameter(f"give either a {what} or --last", param_hint=what)
     return given or LATEST
 
 
 async def find_task(app: "App", text: str) -> str:
-    """The id of the task that `text` is or begins; with LATEST, of the task that was started last.
-
-    Raises:
-        UnknownTask, NothingStored.
-    """
+    """The id of the task that `text` is or begins; with LATEST, of the task that was started last."""
     if text != LATEST:
         return await app.tasks.find(text)
     task = next(iter(await app.tasks.list(limit=1)), None)
@@ -61,11 +53,7 @@ async def find_task(app: "App", text: str) -> str:
 
 
 async def find_session(app: "App", name: str) -> str:
-    """The session's name; with LATEST, that of the session that was used last.
-
-    Raises:
-        NothingStored.
-    """
+    """The session's name; with LATEST, that of the session that was used last."""
     if name != LATEST:
         return name
     for session in await app.sessions.list(1):
@@ -123,11 +111,7 @@ def agent_is_remembered(task: "Task") -> bool:
 
 
 def with_file_of(settings: Settings, task: "Task") -> Settings:
-    """The settings with the agents file of a task, if it has one.
-
-    Raises:
-        ConfigurationError: the file is missing.
-    """
+    """The settings with the agents file of a task, if it has one."""
     file = task.agents_file
     if not file:
         is_example = settings.agents_file == FOLDERS_AGENTS and agent_is_remembered(task)

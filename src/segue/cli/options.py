@@ -194,11 +194,7 @@ Flow = Annotated[
 
 
 def by_name(given: Iterable[str]) -> dict[str, str]:
-    """The paths of memory files by their names.
-
-    Raises:
-        typer.BadParameter: one has no name or no path.
-    """
+    """The paths of memory files by their names."""
     pairs = [each.partition("=") for each in given]
     if wrong := next(("".join(pair) for pair in pairs if not (pair[0] and pair[2])), ""):
         raise typer.BadParameter(f"'{wrong}' is not NAME=PATH, such as rules=rules.md", param_hint="--memory-file")
@@ -223,11 +219,7 @@ class MessageOptions:
     as_json: JsonOption = False
 
     def settings(self, mode: str = "") -> Settings:
-        """The settings of the command, in this mode.
-
-        Raises:
-            typer.BadParameter: the task to steer is not named, or two sessions are.
-        """
+        """The settings of the command, in this mode."""
         if self.latest and self.session:
             raise typer.BadParameter("give either --continue or --session", param_hint="--continue")
         if self.steer and not (self.session or self.latest):

@@ -38,11 +38,7 @@ def _failures_named() -> Iterator[None]:
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """Have standard output raise OutputFailed where it cannot be written.
-
-    Raises:
-        OutputFailed: it is closed already, or what was left cannot be written.
-    """
+    """Have standard output raise OutputFailed where it cannot be written."""
     usual = sys.stdout
     if usual is None:
         raise OutputFailed("closed")

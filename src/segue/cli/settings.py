@@ -76,11 +76,7 @@ class Settings:
         return terminal_text(name, self.ui_language, **slots)
 
     def agents(self) -> "list[Agent]":
-        """Read the agents file.
-
-        Raises:
-            ConfigurationError: naming the file, the agent and the field that is wrong.
-        """
+        """Read the agents file."""
         from ..core.agents import load_agents
 
         if not self.agents_file:
@@ -89,11 +85,7 @@ class Settings:
         return load_agents(self.agents_file)
 
     def modes(self) -> "dict[str, Any]":
-        """Read the modes of the agents file.
-
-        Raises:
-            ConfigurationError: naming the file and what is wrong.
-        """
+        """Read the modes of the agents file."""
         from ..core.agents import load_modes
         from ..core.flows import load_flows
 
@@ -102,61 +94,37 @@ class Settings:
         return {**load_modes(self.agents_file), **load_flows(self.agents_file)}
 
     def audit(self) -> "AuditSettings | None":
-        """Read the audit log's settings in the agents file; None where it has none, or the database is only read.
-
-        Raises:
-            ConfigurationError: naming the file and what is wrong.
-        """
+        """Read the audit log's settings in the agents file; None where it has none, or the database is only read."""
         from ..core.audit import load_audit
 
         return load_audit(self.agents_file) if self.agents_file and not self._is_only_read else None
 
     def quotas(self) -> "Quotas | None":
-        """Read the quotas of the agents file.
-
-        Raises:
-            ConfigurationError: naming the file and what is wrong.
-        """
+        """Read the quotas of the agents file."""
         from ..core.spend import load_quotas
 
         return load_quotas(self.agents_file) if self.agents_file else None
 
     def spend(self) -> "SpendLimits | None":
-        """Read the limits of the agents file.
-
-        Raises:
-            ConfigurationError: naming the file and what is wrong.
-        """
+        """Read the limits of the agents file."""
         from ..core.spend import load_spend
 
         return load_spend(self.agents_file) if self.agents_file else None
 
     def deadlines(self) -> "ApprovalSettings | None":
-        """Read the deadlines of approvals in the agents file; None where it has none, or the database is only read.
-
-        Raises:
-            ConfigurationError: naming the file and what is wrong.
-        """
+        """Read the deadlines of approvals in the agents file; None where it has none, or the database is only read."""
         from ..core.schedules import load_deadlines
 
         return load_deadlines(self.agents_file) if self.agents_file and not self._is_only_read else None
 
     def file_schedules(self) -> "list[FileSchedule]":
-        """Read the schedules of the agents file.
-
-        Raises:
-            ConfigurationError: naming the file, the schedule and the field that is wrong.
-        """
+        """Read the schedules of the agents file."""
         from ..core.schedules import load_schedules
 
         return load_schedules(self.agents_file) if self.agents_file else []
 
     def receivers(self) -> "list[Receiver]":
-        """Read the receivers of notifications in the agents file; a database that is only read tells nobody.
-
-        Raises:
-            ConfigurationError: naming the file, the receiver and the field that is wrong.
-        """
+        """Read the receivers of notifications in the agents file; a database that is only read tells nobody."""
         from ..core.notifications import load_receivers
 
         return load_receivers(self.agents_file) if self.agents_file and not self._is_only_read else []
@@ -179,11 +147,7 @@ class Settings:
 
     @asynccontextmanager
     async def opened(self, max_running: int | None = None, *, serving: bool = False) -> "AsyncIterator[App]":
-        """Open the app over the database; a process that is `serving` waits for a server that cannot be reached.
-
-        Raises:
-            SegueError: of any kind, saying what to do.
-        """
+        """Open the app over the database; a process that is `serving` waits for a server that cannot be reached."""
         from ..entry import open as open_app
 
         configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
@@ -200,11 +164,7 @@ class Settings:
 
     @asynccontextmanager
     async def reopened(self) -> "AsyncIterator[App]":
-        """Open the app over a database that is there already.
-
-        Raises:
-            DatabaseUnavailable: it is not.
-        """
+        """Open the app over a database that is there already."""
         from ..testing.rehearsal.segue_bot import attach
 
         if not self.exists and not foreign_scheme(self.database):
@@ -218,11 +178,7 @@ class Settings:
 
     @asynccontextmanager
     async def reading(self) -> "AsyncIterator[App]":
-        """Open the app over a database that is there already; a SQLite file is opened for reading only.
-
-        Raises:
-            DatabaseUnavailable: it is not.
-        """
+        """Open the app over a database that is there already; a SQLite file is opened for reading only."""
         async with replace(self, database=self._read_only).reopened() as app:
             yield app
 

@@ -56,11 +56,7 @@ class Decisions:
 
 
 def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
-    """One verdict for each call, in their order; what is said of all calls is for those that no other option names.
-
-    Raises:
-        InvalidAnswer: saying which option does not fit.
-    """
+    """One verdict for each call, in their order; what is said of all calls is for those that no other option names."""
     given = _Given(calls)
     for text in decisions.edit:
         given.edit(text)
@@ -95,11 +91,7 @@ def _pattern(text: str) -> tuple[str, Any]:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Read edited arguments.
-
-    Raises:
-        ValueError: it is not a JSON object, and why.
-    """
+    """Read edited arguments."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:

@@ -491,11 +491,7 @@ def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_clarification(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The `question` for the user, and its `choices`, each once.
-
-    Raises:
-        UnreadableReply: there is no question.
-    """
+    """The `question` for the user, and its `choices`, each once."""
     question, choices = given.get("question"), given.get("choices")
     if not isinstance(question, str) or not question.strip():
         raise UnreadableReply('A question to the user needs a non-empty "question".')

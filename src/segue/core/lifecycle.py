@@ -206,11 +206,7 @@ def count_spawned(tasks: Sequence[SubTask]) -> int:
 
 
 def spawn(tasks: Sequence[SubTask], item: Mapping[str, Any], most: int) -> SubTask:
-    """A subtask to be added to those of a run, of which `most` may be.
-
-    Raises:
-        InvalidPlan: it cannot be carried out, or as many were added already.
-    """
+    """A subtask to be added to those of a run, of which `most` may be."""
     if count_spawned(tasks) >= most:
         raise InvalidPlan(
             "No subtask can be added: the limit is {most}. Raise the agent's budget.subtasks, or wait for the answer.",

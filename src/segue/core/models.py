@@ -147,11 +147,7 @@ class Model(Protocol):
     """Whose habits apply: an endpoint's address with the model; empty where there is none."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the deltas, then exactly one `ModelReply`.
-
-        Raises:
-            ModelError: what went wrong, in a sentence.
-        """
+        """Yield the deltas, then exactly one `ModelReply`."""
         ...
 
 

@@ -29,11 +29,7 @@ _STOP_SECONDS = 10.0
 
 
 def run_sync(work: Awaitable[T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """Wait for work on the event loop of another thread, by default that of synchronous callers.
-
-    Raises:
-        InsideEventLoop: called on that event loop, which would wait for itself.
-    """
+    """Wait for work on the event loop of another thread, by default that of synchronous callers."""
     loop, ended = loop or sync_loop(), threading.Event()
 
     async def whole() -> T:

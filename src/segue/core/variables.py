@@ -26,11 +26,7 @@ class Unset(Exception):
 
 
 def resolve(value: Any, environ: Mapping[str, str], place: str = "") -> Any:
-    """A value of a TOML file with the variables of its strings replaced; `place` is its path in the file.
-
-    Raises:
-        Unset.
-    """
+    """A value of a TOML file with the variables of its strings replaced; `place` is its path in the file."""
     if isinstance(value, dict):
         return {key: resolve(each, environ, f"{place}.{key}".lstrip(".")) for key, each in value.items()}
     if isinstance(value, list):

@@ -32,11 +32,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_@+.-")
 
 
 def parts_of(name: str) -> list[str]:
-    """The folders and the file of a memory file's name, such as `logs.md` or `coding/logs.md`.
-
-    Raises:
-        InvalidMemory: naming what is wrong with it.
-    """
+    """The folders and the file of a memory file's name, such as `logs.md` or `coding/logs.md`."""
     parts = name.split("/")
     if name.startswith("/") or re.match(r"[A-Za-z]:", name):
         raise _invalid(name, "it is an absolute path")
@@ -262,12 +258,7 @@ class MemoryFiles:
         self._limits = limits
 
     def append(self, name: str, entry: MemoryEntry) -> None:
-        """Add an entry to the end of a file; one whose key is there already changes nothing.
-
-        Raises:
-            InvalidMemory: the name or the size is not allowed.
-            MemoryUnavailable: the file cannot be written.
-        """
+        """Add an entry to the end of a file; one whose key is there already changes nothing."""
         added = as_markdown(entry)
         if len(added.encode()) > self._limits.entry_bytes:
             raise InvalidMemory(
@@ -289,11 +280,7 @@ class MemoryFiles:
         return (self._folder / USER_FILE).exists()
 
     def edit_fact(self, key: str, text: str) -> None:
-        """Replace the text of a fact, which stays where it is.
-
-        Raises:
-            UnknownFact, InvalidMemory, MemoryUnavailable.
-        """
+        """Replace the text of a fact, which stays where it is."""
         with self._writing(USER_FILE) as path:
             before = self._text(USER_FILE, path) or ""
             block = next((b for b in blocks_of(before) if b.entry and b.entry.key == key), None)
@@ -303,39 +290,23 @@ class MemoryFiles:
             self._replace(USER_FILE, path, before[: block.start] + written + before[block.end :])
 
     def remove_fact(self, key: str) -> int:
-        """Delete a fact and what it replaces, which would hold again; returns how many entries it was.
-
-        Raises:
-            UnknownFact, MemoryUnavailable.
-        """
+        """Delete a fact and what it replaces, which would hold again; returns how many entries it was."""
         with suppress(UnknownMemory):
             if count := self._remove_entries(USER_FILE, lambda entry: entry.key == key):
                 return count
         raise UnknownFact(key)
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if there is none.
-
-        Raises:
-            InvalidMemory, MemoryUnavailable.
-        """
+        """The text of a file; None if there is none."""
         with _explained(name):
             return self._text(name, self._path(name))
 
     def all(self) -> list[MemoryFile]:
-        """The files, by name.
-
-        Raises:
-            MemoryUnavailable.
-        """
+        """The files, by name."""
         return [self._described(name) for name in self._names()]
 
     def remove(self, name: str) -> int:
-        """Delete a file; returns how many entries it had.
-
-        Raises:
-            UnknownMemory, InvalidMemory, MemoryUnavailable.
-        """
+        """Delete a file; returns how many entries it had."""
         with self._writing(name) as path:
             if not path.exists():
                 raise UnknownMemory(name)
@@ -347,19 +318,12 @@ class MemoryFiles:
         """Delete the entries that `selects` is true of, of one file or of all that can be read; free text stays.
 
         A file that nothing is left of is deleted. Returns how many entries there were.
-
-        Raises:
-            UnknownMemory, InvalidMemory, MemoryUnavailable.
         """
         names = [name] if name else [file.name for file in self.all() if not file.error]
         return sum(self._remove_entries(each, selects) for each in names)
 
     def clear(self) -> int:
-        """Delete all files; returns how many there were.
-
-        Raises:
-            MemoryUnavailable.
-        """
+        """Delete all files; returns how many there were."""
         names = self._names()
         for name in names:
             with suppress(UnknownMemory):

@@ -51,9 +51,6 @@ class Engine(Protocol):
         """Write the reply; `on_text` gets each piece and returns whether to stop.
 
         `settings` are named as in chat completions.
-
-        Raises:
-            ValueError, RuntimeError: it cannot, with the reason.
         """
         ...
 

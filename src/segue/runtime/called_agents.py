@@ -66,11 +66,7 @@ class CalledAgents:
         return _CallsOf(self, caller)
 
     async def call(self, caller: Task, call: AgentCall) -> CallResult:
-        """The result of a call that the task `caller` makes.
-
-        Raises:
-            SegueError: the agent's task could not be started.
-        """
+        """The result of a call that the task `caller` makes."""
         task = await self._joined(caller, call) if call.joins else await self._begun(caller, call)
         if task is None:
             return CallResult.failed(task_text("agent_not_begun", caller.reply_language, task_id=call.joins))

@@ -74,11 +74,7 @@ Followed = tuple[str, int]
 
 
 async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownRequest | None:
-    """What the request with an idempotency key did; None where there was none.
-
-    Raises:
-        KeyUsed: the key was used for another request.
-    """
+    """What the request with an idempotency key did; None where there was none."""
     known = await requests.get(key.key) if key else None
     if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
         raise KeyUsed(key.name)
@@ -133,9 +129,6 @@ class Control:
 
         With `so_far` the live ones begin with what was streamed of the answer before, as one token. Without `streams`
         there are no deltas of a task that another process runs.
-
-        Raises:
-            DatabaseDamaged: so that not even this could be stored with the task.
         """
 
         async def begin() -> Followed:
@@ -279,11 +272,7 @@ class Control:
             raise
 
     async def _begun(self, key: RequestKey | None) -> Started | None:
-        """The task of the request with this idempotency key, if there is one.
-
-        Raises:
-            KeyUsed: for another request.
-        """
+        """The task of the request with this idempotency key, if there is one."""
         known = await known_request(self._storage.requests, key)
         if known is None:
             return None
@@ -431,13 +420,7 @@ class Control:
         return self.submit_to_worker(row) if leaves else (row, begin(row))
 
     async def set_on_upgrade(self, task_id: str, on_upgrade: OnUpgrade | None) -> Task:
-        """Choose what becomes of a task whose version is not here; the question which one it is answers as well.
-
-        Raises:
-            UnknownTask.
-            TaskError: it has ended.
-            ThreadBusy: it is being answered in this moment.
-        """
+        """Choose what becomes of a task whose version is not here; the question which one it is answers as well."""
         row = await self._runner.tasks.get(task_id)
         if row.is_over:
             raise TaskError(
@@ -469,11 +452,7 @@ class Control:
         return await self._runner.move(row, TaskStatus.PAUSED, events=[paused], key=key, **changes), None
 
     async def _place(self, row: Task) -> tuple[bool, str | None]:
-        """Whether a task is left to a worker, which stores its own version, and the version that continues it.
-
-        Raises:
-            TaskPinned: it keeps a version that is not here.
-        """
+        """Whether a task is left to a worker, which stores its own version, and the version that continues it."""
         known, on_upgrade = row.agent_version, self.registry.on_upgrade(row)
         ours = known if known and on_upgrade is None else self.registry.current_version(row.agent_id)
         versions = {known} if on_upgrade in ("pin", "ask") else {known, ours}
@@ -501,11 +480,7 @@ class Control:
         return Result({**result, "task_id": row.task_id, "session_id": row.session_id, "status": str(status)})
 
     async def _end_of(self, task_id: str) -> Json:
-        """The result of a task that does not run here, once it stops.
-
-        Raises:
-            TaskError: it failed, and can be resumed.
-        """
+        """The result of a task that does not run here, once it stops."""
         async for _ in self.follow(task_id, streams=False):
             pass
         task = await self._runner.tasks.get(task_id)
@@ -561,11 +536,7 @@ class Control:
         return row, self.registry, self.registry.agent(str(asks.get("agent_id", "")))
 
     async def _refuse_bot(self, row: Task) -> None:
-        """Refuse an answer to the bot of a conversation, which asks itself, or to a called agent, whose caller asks.
-
-        Raises:
-            TaskError
-        """
+        """Refuse an answer to the bot of a conversation, which asks itself, or to a called agent, whose caller asks."""
         if row.called_by:
             raise TaskError(
                 "Task {task_id} was called by another task: answer task {caller} instead.",

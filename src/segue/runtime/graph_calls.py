@@ -578,11 +578,7 @@ class CallLedger:
 
     @contextmanager
     def _opened(self) -> Iterator[_OpenLedger]:
-        """The open database, which is not closed meanwhile.
-
-        Raises:
-            LedgerClosed: this ledger was closed.
-        """
+        """The open database, which is not closed meanwhile."""
         with _opening:
             if self._closed:
                 raise LedgerClosed

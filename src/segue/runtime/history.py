@@ -245,11 +245,7 @@ def _editable(values: Mapping[str, Any]) -> set[str]:
 
 
 def checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes in the form that the state holds.
-
-    Raises:
-        TaskError: a field is not there, cannot be changed, or its value is of another kind.
-    """
+    """The changes in the form that the state holds."""
     editable = sorted(_editable(values))
     for name in changes:
         if name not in editable:
@@ -486,11 +482,7 @@ def outcome_of(result: dict[str, Any] | None) -> str:
 
 
 async def listed_snapshots(sessions: Threads, thread_id: str, expected: int = 0) -> AsyncIterator[Snapshot]:
-    """The snapshots that a timeline lists, newest first; `expected` is how many will be asked for.
-
-    Raises:
-        UnknownThread: the session has none at all.
-    """
+    """The snapshots that a timeline lists, newest first; `expected` is how many will be asked for."""
     size, before = min(max(_LEAST, _EACH * expected), _MOST), None
     while page := await sessions.snapshots(thread_id, size, before):
         for place, each in enumerate(page):
@@ -557,9 +549,6 @@ class Pruning:
         """Prune one session, or all, and return the freed space to the file system.
 
         A `dry_run` only says what would be removed; `compact` rewrites the whole file, which others wait for.
-
-        Raises:
-            UnknownThread, DamagedSession: only of the session that is named.
         """
         if session_id is not None:
             names = [session_id]

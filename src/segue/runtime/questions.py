@@ -74,22 +74,12 @@ def _refusal(call: Mapping[str, Any], verdict: str, row: Task) -> NotAnApprover 
 
 
 def decidable(question: Json, row: Task, answer: object) -> Json:
-    """The question with the calls that the actor decides about with this answer.
-
-    Raises:
-        InvalidAnswer: it cannot be read.
-        NotAnApprover: they may not decide so.
-    """
+    """The question with the calls that the actor decides about with this answer."""
     return {**question, "calls": decided_by(question["calls"], answer, partial(_refusal, row=row))}
 
 
 def with_decision(question: Json, row: Task, checked: Json, at: float) -> Json:
-    """What persons decided about a question so far, the actor last, whose answer is in the form that is stored.
-
-    Raises:
-        NotAnApprover: the actor may not decide so any more.
-        QuestionClosed: somebody else decided meanwhile.
-    """
+    """What persons decided about a question so far, the actor last, whose answer is in the form that is stored."""
     verdicts = checked["value"]["verdicts"]
     if not {each["index"] for each in verdicts} <= {call["index"] for call in question["calls"]}:
         raise QuestionClosed(row.task_id, checked["interrupt_id"], question)
@@ -157,11 +147,7 @@ def version_question(row: Task) -> Json:
 
 
 def version_answer(answer: Any) -> str:
-    """What a person decided: continue or pin.
-
-    Raises:
-        InvalidAnswer: it is neither.
-    """
+    """What a person decided: continue or pin."""
     given = read_answer(answer)
     choice = given.text.lower()
     if given.manual_finish or choice not in (CONTINUE, PIN):
@@ -196,22 +182,14 @@ class Questions:
         self._runner = runner
 
     async def of(self, task_id: str) -> Json:
-        """What a task asks the next person.
-
-        Raises:
-            UnknownTask, TaskError.
-        """
+        """What a task asks the next person."""
         row = await self._runner.tasks.get(task_id)
         if row.asks_for_version:
             return version_question(row)
         return with_refusals(open_part(await self.whole(row), row), row)
 
     async def whole(self, row: Task) -> Json:
-        """What a task asks, whatever some persons decided about it already.
-
-        Raises:
-            TaskError
-        """
+        """What a task asks, whatever some persons decided about it already."""
         state = await state_at(self._runner.graph, thread_config(row.session_id))
         asked = question_of(state.interrupts)
         if row.status != TaskStatus.WAITING or not asked:
@@ -224,11 +202,6 @@ class Questions:
         """What a task asks the next person, which must be the question of that id, where one is given.
 
         With `later` somebody may have decided about some of it since.
-
-        Raises:
-            UnknownTask.
-            TaskError: the task waits for no answer.
-            QuestionClosed: that question is not open; it says what is.
         """
         row = await self._runner.tasks.get(task_id)
         if interrupt_id and row.status != TaskStatus.WAITING:

@@ -122,11 +122,7 @@ class Capacity:
 
     @asynccontextmanager
     async def admitted(self, owner: Owner | None) -> AsyncIterator[None]:
-        """Count a task as it starts; refuse it where it would have to wait and the queue is full. None runs elsewhere.
-
-        Raises:
-            TooManyTasks, OverQuota.
-        """
+        """Count a task as it starts; refuse it if it had to wait and the queue is full. None runs elsewhere."""
         if owner is None or _inside.get():
             yield
             return
@@ -380,11 +376,7 @@ def wait_of(question: Json) -> Json:
 
 
 def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:
-    """A person's answer to a question in the form that the graph is resumed with; `tools` are those of an approval.
-
-    Raises:
-        InvalidAnswer: it does not fit the question.
-    """
+    """A person's answer to a question in the form that the graph is resumed with; `tools` are those of an approval."""
     if calls := question.get(CLIENT_CALLS):
         return {"results": read_results(answer, calls)}
     if question["kind"] == WAIT:
@@ -404,11 +396,7 @@ _UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedErro
 async def state_at(
     graph: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, subgraphs: bool = False
 ) -> StateSnapshot:
-    """The state of a thread, read in whole.
-
-    Raises:
-        DamagedCheckpoint: it cannot be read, or holds what no message is.
-    """
+    """The state of a thread, read in whole."""
     thread_id = str(config["configurable"]["thread_id"])
     try:
         state = await graph.aget_state(config, subgraphs=subgraphs)

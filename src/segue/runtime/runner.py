@@ -100,11 +100,7 @@ class Renewal(Protocol):
     """What the heartbeat needs of the storage; it is used from the heartbeat's thread alone."""
 
     def renew(self, fences: Mapping[str, int], ttl: float) -> Set[str]:
-        """Prolong the leases of these threads; returns the threads that another owner took.
-
-        Raises:
-            StorageError: nothing was renewed.
-        """
+        """Prolong the leases of these threads; returns the threads that another owner took."""
         ...
 
     def close(self) -> None: ...
@@ -228,21 +224,13 @@ class LeaseHolder:
         self.owner = f"{_this_machine()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def take(self, thread_id: str, wait: float = 0.0, promised: Promised | None = None) -> int:
-        """Take the lease and return its fence; wait up to `wait` seconds for it, first come first served.
-
-        Raises:
-            ThreadBusy: another owner still has it, or it is `promised` to a worker.
-        """
+        """Take the lease and return its fence; wait up to `wait` seconds for it, first come first served."""
         fence = await self._wait_for(thread_id, wait, promised)
         self._heartbeat.hold(thread_id, fence)
         return fence
 
     async def take_first(self, thread_id: str) -> int:
-        """Take the lease for a task that the thread has already, ahead of those who wait with a new one.
-
-        Raises:
-            ThreadBusy: another owner has it.
-        """
+        """Take the lease for a task that the thread has already, ahead of those who wait with a new one."""
         fence = await self._try(thread_id, FIRST)
         self._heartbeat.hold(thread_id, fence)
         return fence
@@ -494,9 +482,6 @@ class Runner:
         """Take the thread's lease and give the function that begins a task under it; without a task it is released.
 
         With `first` it is taken ahead of those who wait for it.
-
-        Raises:
-            ThreadBusy: another owner runs a task on the thread, or will, even after `wait` seconds.
         """
         self.check_loop()
         fence = await (self.leases.take_first(thread_id) if first else self._acquire(thread_id, wait, promised))
@@ -637,11 +622,7 @@ class Runner:
         return await self._finish(run, dict(out["result"]))
 
     async def _enter(self, run: Run) -> None:
-        """Wait until the task may run.
-
-        Raises:
-            GraphDrained: it was stopped first.
-        """
+        """Wait until the task may run."""
         if not run.slot.done():
             self.hub.publish(Waiting(task_id=run.row.task_id, reason="other tasks run first"))
         if not await run.slot:

@@ -259,11 +259,7 @@ class Schedules:
 
 
 def _request_of(message: str, options: Mapping[str, Any]) -> tuple[Request, ScheduleOptions]:
-    """A message for later, and its times.
-
-    Raises:
-        InvalidMessage, UnknownOption.
-    """
+    """A message for later, and its times."""
     times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
     about = {name: value for name, value in options.items() if name not in times and value is not None}
     if unfit := sorted(name for name in _REFUSED if about.get(name)):

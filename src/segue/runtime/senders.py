@@ -37,11 +37,7 @@ class NotPublic(httpx.ConnectError):
 
 
 async def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host, every one of them public.
-
-    Raises:
-        NotPublic: one is not, or there is none.
-    """
+    """The addresses of a host, every one of them public."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -100,12 +96,7 @@ MOST_STDERR = 200
 
 
 def sender_of(receiver: Receiver, environ: Mapping[str, str] = os.environ) -> Sender:
-    """What sends the notifications of a receiver.
-
-    Raises:
-        ConfigurationError: its secret or URL is missing, or its address is not allowed.
-        MissingExtra: it is a mail or chat service, and the package for these is not installed.
-    """
+    """What sends the notifications of a receiver."""
     if receiver.url:
         receiver.check_address()
         return WebhookSender(receiver, receiver.keys(environ))

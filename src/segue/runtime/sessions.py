@@ -437,11 +437,7 @@ class Sessions:
 
 
 def _check_requests(document: Any) -> None:
-    """Refuse a document with a task that no message could have begun; what else it holds is checked with its rows.
-
-    Raises:
-        InvalidExport.
-    """
+    """Refuse a document with a task that no message could have begun; what else it holds is checked with its rows."""
     tasks = document.get("tasks") if isinstance(document, Mapping) else None
     for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
         try:

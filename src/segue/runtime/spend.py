@@ -88,22 +88,14 @@ class SpendControl:
         return found[1] if found else ""
 
     async def check(self, agent: Agent, model: Model, thread_id: str) -> None:
-        """Make sure that a task's calls can be counted.
-
-        Raises:
-            ConfigurationError: a limit is in US dollars, and the price of the model is not known.
-        """
+        """Make sure that a task's calls can be counted."""
         if self._limits.of_tenant(self.tenant_of(self._counted(thread_id))).in_dollars and model.is_language_model:
             await dollars(agent, model, {"input": 1, "output": 1})
 
     async def raise_limit(
         self, raised: Raised, remote: bool, task: Task | None = None, key: RequestKey | None = None
     ) -> None:
-        """Store a person's limit for the calls of a scope, and that the key stands for the task that asked.
-
-        Raises:
-            InvalidAnswer: a client of the service may not raise it.
-        """
+        """Store a person's limit for the calls of a scope, and that the key stands for the task that asked."""
         if remote and not self._limits.raise_over_http:
             raise InvalidAnswer("Only the operators of this service can raise the limit: ask them, or cancel the task.")
         await self._table.raise_limit(raised, task, key)

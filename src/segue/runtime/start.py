@@ -344,11 +344,7 @@ class Starter:
         return replace(request, reply_options=options.model_copy(update=changed))
 
     def _check_memory_files(self, request: Request, mode: str) -> None:
-        """Refuse memory files that cannot have their path, or that nothing would read.
-
-        Raises:
-            InvalidMemory, InvalidMessage.
-        """
+        """Refuse memory files that cannot have their path, or that nothing would read."""
         files = request.reply_options.memory_files
         for path in files.values():
             parts_of(path)
@@ -375,11 +371,7 @@ class Starter:
         return Result({**result, "object": made, "usage": add_usages([result["usage"], *usages])})
 
     async def _reserve(self, row: Task, agent: Agent, model: Model, request: ModelRequest) -> Reservation | None:
-        """Keep room for a call after the task's end, where nobody can be asked any more.
-
-        Raises:
-            TaskError: a limit leaves no room.
-        """
+        """Keep room for a call after the task's end, where nobody can be asked any more."""
         spending = self._runner.spend.of(row.session_id, row.user_id)
         if spending is None or not model.is_language_model:
             return None
@@ -481,10 +473,6 @@ class Starter:
         """Add the message to the session's unfinished task, which then goes on; None where it becomes a new task.
 
         It is stored with the task at once, whatever that does now.
-
-        Raises:
-            TaskError: the task waits for an answer, or is a conversation.
-            KeyUsed: another request was stored with the idempotency key.
         """
         row = await self._runner.tasks.latest_of(thread_id)
         while row and row.requested == "stop" and row.status in ACTIVE and await self._runs(row):

@@ -176,11 +176,7 @@ class Dispatching(StrEnum):
 
 
 def dispatching(given: str | None, environ: Mapping[str, str] = os.environ) -> Dispatching:
-    """What is given, else SEGUE_DISPATCH, else auto.
-
-    Raises:
-        ConfigurationError: it is none of these.
-    """
+    """What is given, else SEGUE_DISPATCH, else auto."""
     text = given or environ.get("SEGUE_DISPATCH", "") or Dispatching.AUTO
     if text not in list(Dispatching):
         raise ConfigurationError("dispatch must be auto, always or never, not '{text}'.", text=text[:40])
@@ -244,9 +240,6 @@ class Worker:
     """Runs up to `concurrency` tasks of the app's agents at once, until it is stopped.
 
     What it stops, it leaves to the others without pausing it.
-
-    Raises:
-        ConfigurationError: the database is SQLite's, which has no workers.
     """
 
     def __init__(

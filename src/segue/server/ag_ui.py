@@ -122,11 +122,7 @@ class MessagePart(BaseModel):
 
     @property
     def file(self) -> File | None:
-        """The file that the part is.
-
-        Raises:
-            InvalidMessage: it is an address, and no image, it has no content, or that is not valid base64.
-        """
+        """The file that the part is."""
         if self.type == "text":
             return None
         source = self.source
@@ -172,11 +168,7 @@ class RunMessage(BaseModel):
 
     @property
     def files(self) -> list[File]:
-        """The files of a user's message.
-
-        Raises:
-            InvalidMessage: as those of its parts.
-        """
+        """The files of a user's message."""
         parts = self.content if isinstance(self.content, list) else []
         return [file for part in parts if (file := part.file)]
 
@@ -304,11 +296,6 @@ async def begin_run(service: Service, tenant: Tenant, agent: str, run: RunInput,
 
     Only `resume` answers a question. A run without it, or with a message that came before, shows the question again; of
     a task that does not wait it joins the one that the message began.
-
-    Raises:
-        InvalidMessage: the last message is not the user's, and nothing is resumed; or a file has no content.
-        InvalidAnswer, QuestionClosed: an answer does not fit what is asked.
-        And those of `App.start` and `App.resume`.
     """
     app, thread_id = service.app, tenant.stored(run.thread_id)
     content = _content(agent, run)
@@ -399,11 +386,7 @@ async def _heard(
 
 
 async def _show(service: Service, latest: Task | None, question: Mapping[str, Any], heard: Begun | None) -> Begun:
-    """The thread's newest task, to which nothing is sent, or that of the message that was `heard` before.
-
-    Raises:
-        InvalidMessage: neither has anything to show.
-    """
+    """The thread's newest task, to which nothing is sent, or that of the message that was `heard` before."""
     tasks = service.app.tasks
     if heard and (not latest or not question or heard[0].task_id == latest.task_id):
         return heard
@@ -422,11 +405,7 @@ async def _answer(
     messages: Sequence[RunMessage],
     key: RequestKey,
 ) -> Begun:
-    """Bring results of calls of the front end, or a message of the user in place of those.
-
-    Raises:
-        InvalidMessage: the task waits for a person.
-    """
+    """Bring results of calls of the front end, or a message of the user in place of those."""
     last = messages[-1]
     if question and CLIENT_CALLS not in question:
         raise InvalidMessage("This thread is waiting for a person, not for a tool's result: resume it.")
@@ -481,11 +460,7 @@ def _call_interrupt(question: Mapping[str, Any], call: Mapping[str, Any]) -> str
 
 
 def _verdict(entry: ResumeEntry, call: Mapping[str, Any], language: Language) -> dict[str, Any]:
-    """The verdict on a call that an entry is; whatever its reason says, only `approved` approves.
-
-    Raises:
-        InvalidAnswer: a resolved entry says none of them.
-    """
+    """The verdict on a call that an entry is; whatever its reason says, only `approved` approves."""
     payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
     if entry.status == "resolved" and isinstance(response := payload.get("response"), str):
         return {"index": call["index"], "verdict": RESPOND, "reason": response}

@@ -75,11 +75,7 @@ class Conversation:
         is_chat: bool = False,
         cache_key: str = "",
     ) -> Self:
-        """The conversation of a request's messages.
-
-        Raises:
-            InvalidMessage: nobody says anything.
-        """
+        """The conversation of a request's messages."""
         spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
         if not spoken:
             raise InvalidMessage("The last message must come from the user or from a tool.")
@@ -568,9 +564,6 @@ async def fork_after(service: Service, tenant: Tenant, task: Task, key: RequestK
     """The stored name of a new session that is as a session was when the task had ended.
 
     The same request again, by its key, has the same one, unless something was sent to it since.
-
-    Raises:
-        TaskError: the snapshots of then were pruned.
     """
     named = replace(key, key=f"{_FORK}{key.key}", digest="", also=None)
     if known := await service.app.tasks.known(named):

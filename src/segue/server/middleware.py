@@ -165,11 +165,7 @@ async def _refuse_socket(send: Send) -> None:
 
 
 def _refuse(seconds: int) -> None:
-    """Refuse what may come only later.
-
-    Raises:
-        Problem
-    """
+    """Refuse what may come only later."""
     if seconds:
         raise Problem(429, "TooManyRequests", {"Retry-After": str(seconds)}, seconds=seconds)
 
@@ -457,11 +453,7 @@ Items = Annotated[list[Item], Field(fail_fast=True)]
 
 
 def refuse_many_fields(given: Any) -> Any:
-    """Refuse an object with very many fields, each of which could be an error.
-
-    Raises:
-        ValueError.
-    """
+    """Refuse an object with very many fields, each of which could be an error."""
     if isinstance(given, dict) and len(given) > MOST_FIELDS:
         raise ValueError(f"it has more than {MOST_FIELDS} fields")
     return given

@@ -474,9 +474,6 @@ class CompletionTasks:
         a new attempt, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
         for a person is the answer if the message before it is the question; otherwise the question is sent again.
         Results continue the task that made their calls. `asked` is the client's own key.
-
-        Raises:
-            Those of `App.start` and `App.resume`.
         """
         if known := await self._service.known(asked):
             return known
@@ -832,11 +829,7 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
 
 
 def agent_and_mode(service: Service, model: str) -> tuple[str, str]:
-    """The agent and the mode that a model's name stands for.
-
-    Raises:
-        Problem: there is no such model.
-    """
+    """The agent and the mode that a model's name stands for."""
     agent, _, mode = model.partition(":")
     if agent not in service.agents or (mode and mode not in service.app.modes):
         raise Problem(404, "model_not_found", name="model", missing=model)

@@ -25,11 +25,7 @@ class Asked:
     def cut(
         self, items: Iterable[Json], place_of: Callable[[Json], Place] | None = None, *, reverse: bool = False
     ) -> Json:
-        """The page; without `place_of`, in the order in which the list only grows.
-
-        Raises:
-            Problem: `before` is no place in it.
-        """
+        """The page; without `place_of`, in the order in which the list only grows."""
         limit = self.limit
         placed = [([number] if place_of is None else place_of(item), item) for number, item in enumerate(items)]
         placed.sort(key=lambda each: each[0], reverse=reverse)
@@ -45,11 +41,7 @@ def page(items: list[Json], place: Place | None) -> Json:
 
 
 def read_place(before: str, like: Place) -> Place:
-    """The place that a page ended with; `like` is another one of the list.
-
-    Raises:
-        Problem: it is no place of this list.
-    """
+    """The place that a page ended with; `like` is another one of the list."""
     try:
         place = json.loads(before, parse_int=float, parse_constant=float)
         if [type(value) for value in place] == [str if isinstance(value, str) else float for value in like]:

@@ -64,10 +64,6 @@ async def submit_results(
 
     A `message` of the user goes along with the last result, and calls without one have none. The same results again
     are the same request, whatever its key.
-
-    Raises:
-        Problem: the calls have other results already.
-        InvalidAnswer: one is too long.
     """
     task_id = task.task_id
     if sent:
@@ -125,11 +121,7 @@ def waiting_calls(result: Json) -> Sequence[Json]:
 
 
 async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str, str]) -> Task:
-    """The task of the tenant's whose calls have these results.
-
-    Raises:
-        Problem: there is no such call.
-    """
+    """The task of the tenant's whose calls have these results."""
     first, *others = results
     try:
         task = await service.own_task(tenant, _task_of(first))
@@ -157,11 +149,7 @@ async def resume_with_results(
     key: RequestKey | None,
     reply_options: ReplyOptions,
 ) -> Begun:
-    """Continue a task by results of its calls.
-
-    Raises:
-        Those of `submit_results`, and Problem: the task has no such call.
-    """
+    """Continue a task by results of its calls."""
     asked = {tool_call_id(task.task_id, call_id): call_id for call_id in await asked_calls(service, task.task_id)}
     for named in results:
         if named not in asked:
@@ -205,10 +193,6 @@ def read_message(app: App, message: str, agent_id: str, model: str) -> Conversat
     """The configuration that a chat message is as JSON; other text is the goal of a user whom a model plays.
 
     That user talks with the agent in its own mode, and a model answers the agent's calls, so that nothing runs.
-
-    Raises:
-        RequestValidationError: it is not a configuration.
-        UnknownAgent.
     """
     if not message.lstrip().startswith("{"):
         agent = app.agents.agent(agent_id)
@@ -238,12 +222,7 @@ async def begin_conversation(
     key: RequestKey | None,
     origin: MessageOrigin = "api",
 ) -> Begun:
-    """Start a conversation as a task of a new session.
-
-    Raises:
-        ConfigurationError: it names what is not there, or what the service does not allow.
-        ThreadExists: there is a session of that name.
-    """
+    """Start a conversation as a task of a new session."""
     with service.starting_task(tenant, thread_id):
         user_id = tenant.stored(user)
         row, _ = await start_conversation(service.app, config, thread_id, user_id=user_id, key=key, origin=origin)
@@ -304,11 +283,7 @@ class ContentPart(BaseModel):
 
     @property
     def content(self) -> File | None:
-        """The file that the part is.
-
-        Raises:
-            InvalidMessage: it is an address, it has no content, or that is not valid base64.
-        """
+        """The file that the part is."""
         if self.type == "image_url":
             return image_of(self.image_url.url if self.image_url else "", "")
         if self.type == "file":
@@ -317,11 +292,7 @@ class ContentPart(BaseModel):
 
 
 def refuse_files(files: Sequence[File]) -> None:
-    """Refuse files with an answer.
-
-    Raises:
-        InvalidMessage.
-    """
+    """Refuse files with an answer."""
     if files:
         raise InvalidMessage(
             "Files cannot be added to an unfinished task: wait for its answer, or cancel it, then send them again."
@@ -329,20 +300,12 @@ def refuse_files(files: Sequence[File]) -> None:
 
 
 def image_of(url: str, name: str) -> File:
-    """The image at an https address, which the model's endpoint fetches, or that of a data: URL.
-
-    Raises:
-        InvalidMessage: as those of `file_of`.
-    """
+    """The image at an https address, which the model's endpoint fetches, or that of a data: URL."""
     return ImageUrl(url) if url.startswith("https://") else file_of(url, name)
 
 
 def file_of(data: str, name: str) -> tuple[str, bytes]:
-    """The file of a data: URL or of base64; one without a name is called by its type.
-
-    Raises:
-        InvalidMessage: it is an address, it is empty, or it is not valid base64.
-    """
+    """The file of a data: URL or of base64; one without a name is called by its type."""
     if not data:
         raise InvalidMessage("The file has no content: send it as a data: URL, or upload it.")
     if re.match(r"(?!data:)[a-z][a-z0-9+.-]*:", data[:20], re.IGNORECASE):
@@ -385,11 +348,7 @@ class ChatMessage(BaseModel):
 
     @property
     def files(self) -> list[File]:
-        """The files of the message.
-
-        Raises:
-            InvalidMessage: one is an address, or not valid base64.
-        """
+        """The files of the message."""
         parts = self.content if isinstance(self.content, list) else []
         return [file for part in parts if (file := part.content)]
 
@@ -408,11 +367,7 @@ def upload_id_of(file_id: str) -> str:
 
 
 async def with_contents(service: Service, tenant: Tenant, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages with the contents of the files that they name by id.
-
-    Raises:
-        InvalidMessage: there is no such file, or they are more than a body may hold.
-    """
+    """The messages with the contents of the files that they name by id."""
     named = Counter(file_id for message in messages for file_id in _named(message))
     uploads = {file_id: await _upload(service, tenant, file_id) for file_id in named}
     most = service.settings.upload_bytes
@@ -602,11 +557,7 @@ class ReplyFields(BaseModel):
 
     @property
     def client_tools(self) -> list[Json]:
-        """The tools that the client carries out, as `App.start` takes them; none where none may be called.
-
-        Raises:
-            InvalidReplyOption: the request allows tools that it does not have.
-        """
+        """The tools that the client carries out, as `App.start` takes them; none where none may be called."""
         functions: Iterable[FunctionSpec] = self._functions()
         if self.tool_choice == "none":
             return []

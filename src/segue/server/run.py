@@ -102,11 +102,7 @@ def uvicorn_config(
 def serve(
     settings: ServerSettings, application: "str | Callable[[], ASGIApp]", host: str, port: int, workers: int
 ) -> None:
-    """Serve until a signal says to stop. `application` makes the ASGI app; with several workers, by its import name.
-
-    Raises:
-        ConfigurationError: the address would be open to everybody.
-    """
+    """Serve until a signal says to stop. `application` makes the ASGI app; with several workers, by its import name."""
     check_address(host, settings.keys)
     configure_logs()
     config = uvicorn_config(settings, application, host=host, port=port, workers=workers, factory=True)

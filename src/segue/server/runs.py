@@ -121,11 +121,7 @@ class State:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The state of a backtest; it is interrupted if the process that ran it is gone.
-
-        Raises:
-            ConfigurationError: it cannot be read.
-        """
+        """The state of a backtest; it is interrupted if the process that ran it is gone."""
         state = cls.read_stored(folder)
         if state.status == "running" and not _is_held(folder):
             state = cls.read_stored(folder)  # it may have ended meanwhile
@@ -134,11 +130,7 @@ class State:
 
     @classmethod
     def read_stored(cls, folder: Path) -> Self:
-        """The state as it is stored.
-
-        Raises:
-            ConfigurationError: it cannot be read.
-        """
+        """The state as it is stored."""
         form = _read(folder / FILE)
         try:
             return TypeAdapter(cls).validate_python(form)
@@ -162,11 +154,7 @@ def _read(file: Path) -> Json:
 
 
 def _write(file: Path, form: Json) -> None:
-    """Write a file.
-
-    Raises:
-        ConfigurationError: it cannot be written; the sentence names no folder of the machine.
-    """
+    """Write a file; an error names no folder of the machine."""
     try:
         replace_text(file, json.dumps(form, ensure_ascii=False, indent=2) + "\n")
     except ConfigurationError as error:
@@ -177,11 +165,7 @@ def _write(file: Path, form: Json) -> None:
 
 
 def read_report(folder: Path) -> Json:
-    """The report of a backtest that is done, as `--json` prints it.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
+    """The report of a backtest that is done, as `--json` prints it."""
     return _read(folder / REPORT)
 
 
@@ -208,12 +192,7 @@ def request_stop(folder: Path) -> None:
 
 
 def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[Any, Any, None]:
-    """Begin a backtest in a new folder, or again where its process ended meanwhile; returns what makes it.
-
-    Raises:
-        FileExistsError: there is another one of that name, or one that has ended.
-        ConfigurationError: its state cannot be written; there is no new folder.
-    """
+    """Begin a backtest in a new folder, or again where its process ended meanwhile; returns what makes it."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder)
     try:

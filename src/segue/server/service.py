@@ -111,9 +111,6 @@ class Service:
         """Check that work can be taken on; returns how many workers there are, and how many tasks wait.
 
         The database is asked at most once a second, however many want to know.
-
-        Raises:
-            DatabaseUnavailable: it cannot be written.
         """
         self.refuse_while_draining()
         now = time.monotonic()
@@ -235,11 +232,7 @@ class Service:
         return row
 
     async def known(self, key: RequestKey | None) -> Begun | None:
-        """What the request with this idempotency key began or continued, None where there was none.
-
-        Raises:
-            KeyUsed: the key was used for another request.
-        """
+        """What the request with this idempotency key began or continued, None where there was none."""
         known = await self.app.tasks.known(key)
         return (await self.app.task(known.task_id), known.seq) if known else None
 

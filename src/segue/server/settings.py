@@ -151,11 +151,7 @@ class ServerSettings:
 
 
 def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
-    """The settings of SEGUE_… variables.
-
-    Raises:
-        ConfigurationError: naming the variable that cannot be read.
-    """
+    """The settings of SEGUE_… variables."""
     hide_keys(environ)
     usual = ServerSettings
     choices = (part.partition("=") for part in _listed(environ, "SEGUE_ON_DISCONNECT"))
@@ -194,11 +190,7 @@ def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _listed_models(environ: Mapping[str, str]) -> Literal["agents", "all"]:
-    """What `/v1/models` lists.
-
-    Raises:
-        ConfigurationError: the variable has another value.
-    """
+    """What `/v1/models` lists."""
     match environ.get(MODELS, "").strip() or "agents":
         case "agents":
             return "agents"
@@ -209,22 +201,14 @@ def _listed_models(environ: Mapping[str, str]) -> Literal["agents", "all"]:
 
 
 def hide_keys(environ: MutableMapping[str, str]) -> None:
-    """Leave only the keys' hashes in the environment, for tools and worker processes to see.
-
-    Raises:
-        ConfigurationError: a key cannot be used.
-    """
+    """Leave only the keys' hashes in the environment, for tools and worker processes to see."""
     if text := environ.pop(KEYS, ""):
         known = [part for part in (environ.get(HASHES, ""), hash_keys(text)) if part]
         environ[HASHES] = ",".join(known)
 
 
 def check_address(host: str, keys: Keys) -> None:
-    """Refuse to serve other machines without a key.
-
-    Raises:
-        ConfigurationError: saying so.
-    """
+    """Refuse to serve other machines without a key."""
     if not (keys or is_loopback(host)):
         raise ConfigurationError(
             "The service on {host} without an API key would let anyone in: set {keys}, or use --host 127.0.0.1.",
@@ -234,11 +218,7 @@ def check_address(host: str, keys: Keys) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that another process listens on; what else is wrong with the address shows when it is bound.
-
-    Raises:
-        ConfigurationError: saying so.
-    """
+    """Refuse a port that another process listens on; what else is wrong with the address shows when it is bound."""
     with suppress(socket.gaierror):
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with suppress(OSError), socket.socket(family, kind, protocol) as probe:

@@ -177,11 +177,7 @@ def _digest(key: str) -> bytes:
 
 
 def hash_keys(text: str) -> str:
-    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`; roles stay part of the name.
-
-    Raises:
-        ConfigurationError: a name cannot be used, a key is too short, or two names have one key.
-    """
+    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`; roles stay part of the name."""
     pairs = [_pair(part) for part in text.split(",") if part.strip()]
     names: dict[str, str] = {}
     for name, digest in pairs:
@@ -209,11 +205,7 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def parse_keys(text: str) -> Keys:
-    """Keys from what `hash_keys` wrote.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
+    """Keys from what `hash_keys` wrote."""
     pairs = [part.strip().partition(SEPARATOR) for part in text.split(",") if part.strip()]
     if not all(KEY_NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
         raise ConfigurationError("SEGUE_API_KEY_SHA256 must be name:hash, with 64 hexadecimal digits.")

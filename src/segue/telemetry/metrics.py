@@ -118,11 +118,7 @@ class Metrics(Observer):
 
     @contextmanager
     def serving(self, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-        """Answer GET /metrics on a port (0 picks one), for a process that serves nothing else; gives the port.
-
-        Raises:
-            ConfigurationError: the port cannot be used.
-        """
+        """Answer GET /metrics on a port (0 picks one), for a process that serves nothing else; gives the port."""
         try:
             server, thread = start_http_server(port, host, self._registry)
         except OSError as error:

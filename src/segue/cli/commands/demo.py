@@ -95,11 +95,7 @@ def _show_crash(settings: Settings) -> int:
 
 
 def _run_twice(folder: Path, agent: str, show: Callable[[str, str], None]) -> _Run:
-    """Start an agent, which kills itself during the payment, and start it again.
-
-    Raises:
-        _ProcessFailed: it ends in another way.
-    """
+    """Start an agent, which kills itself during the payment, and start it again."""
     from ..crash_demo import BANK, PAYMENT
 
     own = folder / agent

@@ -455,11 +455,7 @@ async def _ask_offline(language: Language) -> dict[str, Any]:
 
 
 async def unreadable_sessions(file: Path, most: int, language: Language) -> dict[str, Unreadable]:
-    """List the sessions and read those that were used last, at most that many; returns the damaged ones.
-
-    Raises:
-        SegueError: nothing can be read.
-    """
+    """List the sessions and read those that were used last, at most that many; returns the damaged ones."""
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
         for session in [found.session_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:

@@ -183,11 +183,7 @@ class Batch:
 
 
 def check_modules(file: str, others: Iterable[str]) -> None:
-    """Make sure that no module beside an agents file has the name of one beside another: Python imports only one.
-
-    Raises:
-        ConfigurationError.
-    """
+    """Make sure that no module beside an agents file has the name of one beside another: Python imports only one."""
     for other in others:
         if both := _modules(file) & _modules(other) if Path(file).parent != Path(other).parent else set():
             raise ConfigurationError(

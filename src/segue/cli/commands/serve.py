@@ -159,13 +159,7 @@ def serve_http(
     *,
     require_model: bool = False,
 ) -> None:
-    """Serve until a signal says to stop.
-
-    Raises:
-        MissingExtra: the extra is not installed.
-        ConfigurationError: an address, a key, a model or an agents file cannot be used.
-        StorageError: the database cannot be used.
-    """
+    """Serve until a signal says to stop."""
     from ...models.build import OFFLINE_PACE
     from ...server import check_address, check_port, from_environment
     from ...server import serve as run
@@ -267,13 +261,7 @@ def worker(
 
 
 def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
-    """Run tasks until a signal says to stop.
-
-    Raises:
-        MissingExtra: metrics are requested, and their package is not installed.
-        ConfigurationError: the database has no workers, or an agents file cannot be used.
-        StorageError: the database cannot be used.
-    """
+    """Run tasks until a signal says to stop."""
     configure_logs(level=logging.WARNING)
     for name in ("procrastinate", "psycopg.pool"):  # their failures are reported here
         logging.getLogger(name).setLevel(logging.CRITICAL)

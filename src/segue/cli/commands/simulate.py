@@ -167,11 +167,7 @@ def _given_option(context: typer.Context, option: str) -> str:
 
 
 def _check_user(config: "ConversationConfig", say: list[str] | None, character: "Json") -> None:
-    """Refuse lines and a character for a user that has no use for them, and a scripted user without lines.
-
-    Raises:
-        ConfigurationError.
-    """
+    """Refuse lines and a character for a user that has no use for them, and a scripted user without lines."""
     from ...core.errors import ConfigurationError
     from ...testing.rehearsal.participants import with_workflow
 

@@ -95,11 +95,7 @@ def logout(name: Name, agents: options.MoreAgents = "") -> None:
 
 
 def _server(settings: Settings, name: str) -> "McpServer":
-    """The server of that name with a url.
-
-    Raises:
-        ConfigurationError: listing the ones there are.
-    """
+    """The server of that name with a url."""
     servers = {server.name: server for agent in settings.agents() for server in agent.mcp if server.url}
     if not servers:
         raise ConfigurationError(
@@ -136,11 +132,7 @@ def init(folder: Folder = Path()) -> None:
 
 
 def _write_project(folder: Path, language: Language) -> None:
-    """Copy the project's files, in this language, into a folder.
-
-    Raises:
-        ConfigurationError: a file exists, or cannot be written; nothing is overwritten.
-    """
+    """Copy the project's files, in this language, into a folder."""
     from importlib.resources import files
 
     written_in = ["zh"] if language == "zh" else []
@@ -221,11 +213,7 @@ def chat(
 def _check_interactive(
     message: str | None, files: Sequence[Path] | None, shared: options.MessageOptions, times: Mapping[str, str]
 ) -> None:
-    """Refuse a message, and options that need one.
-
-    Raises:
-        typer.BadParameter.
-    """
+    """Refuse a message, and options that need one."""
     if message is not None:
         raise typer.BadParameter("it takes no MESSAGE", param_hint="--interactive")
     needing = {"--json": shared.as_json, "--steer": shared.steer, **{f"--{name}": True for name in times}}
@@ -270,12 +258,7 @@ def _read_message(settings: Settings, given: str | None) -> str:
 
 
 def _copied(files: Sequence[Path]) -> dict[str, str]:
-    """Copy the files into the data folder; maps the name there to the original one.
-
-    Raises:
-        MissingExtra: files cannot be read without it.
-        ConfigurationError: a file cannot be copied.
-    """
+    """Copy the files into the data folder; maps the name there to the original one."""
     from unicodedata import normalize
 
     from ...tools.data.sources import DataFolder, import_file, need_duckdb

@@ -260,11 +260,7 @@ def piped_text(on_delay: Callable[[], None]) -> str:
 
 
 def read_line(prompt: str) -> str:
-    """Read a line from standard input; bytes that are no UTF-8 become �.
-
-    Raises:
-        EOFError, KeyboardInterrupt: the person leaves.
-    """
+    """Read a line from standard input; bytes that are no UTF-8 become �."""
     if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors != "surrogateescape":
         sys.stdin.reconfigure(errors="surrogateescape")
     return from_shell(input(prompt))

@@ -150,11 +150,7 @@ def results_text(made: Sequence[PastCall], cards: Sequence[Card], language: Lang
 
 
 def _begun_json(text: str) -> Any:
-    """The value that a text is the JSON of; of one that is truncated as far as its beginning goes.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The value that a text is the JSON of; of one that is truncated as far as its beginning goes."""
     try:
         return from_json(text)
     except ValueError:

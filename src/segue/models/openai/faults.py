@@ -450,11 +450,7 @@ class Attempt(Protocol):
         ...
 
     def pieces(self) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the deltas, then the reply.
-
-        Raises:
-            AttemptFailed.
-        """
+        """Yield the deltas, then the reply."""
         ...
 
 

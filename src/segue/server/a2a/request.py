@@ -32,11 +32,7 @@ _KEYS = "a2a:"
 
 
 async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -> Task:
-    """A task of the tenant's and the agent's.
-
-    Raises:
-        TaskNotFoundError
-    """
+    """A task of the tenant's and the agent's."""
     try:
         row = await service.own_task(tenant, task_id)
     except Problem:
@@ -47,11 +43,7 @@ async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -
 
 
 def refuse_long_id(what: str, given: str) -> None:
-    """Refuse an id that is too long or has control characters.
-
-    Raises:
-        InvalidParamsError
-    """
+    """Refuse an id that is too long or has control characters."""
     if not is_short_id(given):
         raise InvalidParamsError(f"{what} has at most 255 characters, and no control characters.")
 
@@ -67,9 +59,6 @@ async def begin(
     A message with a task's id answers what the task waits for, or joins the task as long as it has not ended. If its
     metadata has an `interrupt_id`, it answers that question only; else one that was delivered to its person. Any other
     message is sent the question. `options` are what a new task's reply is to be.
-
-    Raises:
-        A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
     """
     refuse_long_id("The messageId", message.message_id)
     _refuse_media_types(message, service.app.agents.accepted(service.agents[agent]))
@@ -94,11 +83,7 @@ async def begin(
 
 
 def _refuse_media_types(message: Message, accepted: Collection[str]) -> None:
-    """Refuse a part of a declared type that the agent does not read; what it contains is looked at later.
-
-    Raises:
-        ContentTypeNotSupportedError
-    """
+    """Refuse a part of a declared type that the agent does not read; what it contains is looked at later."""
     for part in message.parts:
         if declared_kind(part.media_type) not in ("text", *accepted):
             kind = part.media_type[:100]
@@ -175,11 +160,7 @@ def _text(message: Message) -> str:
 
 
 def _data(message: Message) -> list[Any]:
-    """The values of its data parts.
-
-    Raises:
-        InvalidParamsError: one has a number that JSON has not.
-    """
+    """The values of its data parts."""
     try:
         return [_with_whole_numbers(data) for data in get_data_parts(message.parts)]
     except ValueError:
@@ -199,11 +180,7 @@ def _with_whole_numbers(value: Any) -> Any:
 
 
 def _files(message: Message) -> list[File]:
-    """The files that go along.
-
-    Raises:
-        ContentTypeNotSupportedError: one is an address.
-    """
+    """The files that go along."""
     files: list[File] = []
     for part in message.parts:
         match part.WhichOneof("content"):

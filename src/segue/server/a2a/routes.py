@@ -105,11 +105,7 @@ class Configs(PushNotificationConfigStore):
     async def set_info(
         self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Store the config.
-
-        Raises:
-            InvalidParamsError: as `check` does, or the task has too many.
-        """
+        """Store the config."""
         await self.check(notification_config)
         config = normalize_push_notification_config(task_id, notification_config)
         if not await self._webhooks.put(task_id, config.id, as_dict(config), MAX_CONFIGS):
@@ -117,11 +113,7 @@ class Configs(PushNotificationConfigStore):
         return config
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
-        """Refuse a config that notifications cannot be sent by.
-
-        Raises:
-            InvalidParamsError: it or its id is too long, or its address is neither public nor allowed by the service.
-        """
+        """Refuse a config that notifications cannot be sent by."""
         refuse_long_id("The id of a push notification config", config.id)
         if config.ByteSize() > MOST_BYTES:
             raise InvalidParamsError(f"A push notification config has at most {MOST_BYTES:,} bytes.")
@@ -148,11 +140,7 @@ class Configs(PushNotificationConfigStore):
 
 
 async def send(service: Service, task: Task, webhook: Webhook) -> None:
-    """Send the task, as it is now, to the receiver of a webhook.
-
-    Raises:
-        httpx.HTTPError: it cannot be reached, or does not answer with success.
-    """
+    """Send the task, as it is now, to the receiver of a webhook."""
     tenant = Tenant(task.session_id.partition(":")[0]) if service.settings.keys else Tenant()
     result = await outcome(service.app, tenant, task.task_id)
     event = Description(tenant, task).task(result, await service.app.tasks.events(task.task_id))
@@ -297,11 +285,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
 
 
 async def _refuse_unknown_status(request: Request) -> None:
-    """Refuse a status that is no state: the protocol's package reads it as none.
-
-    Raises:
-        InvalidParamsError
-    """
+    """Refuse a status that is no state: the protocol's package reads it as none."""
     asked = request.query_params if request.method == "GET" else (await request.json()).get("params", {})
     if asked.get("status") not in (None, "", 0, "0", "TASK_STATE_UNSPECIFIED"):
         raise InvalidParamsError(f"The status is none of: {', '.join(TaskState.keys()[1:])}.")

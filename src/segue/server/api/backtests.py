@@ -106,11 +106,7 @@ class BacktestRequest(RequestBody):
 
 
 def options_of(body: BacktestRequest, app: App, agents: Mapping[str, Agent], tenant: Tenant) -> BacktestOptions:
-    """What a request asks for, within what its tenant may: its own sessions, configured endpoints, no tool.
-
-    Raises:
-        ConfigurationError, UnknownAgent, UnknownMode: it names what is not there.
-    """
+    """What a request asks for, within what its tenant may: its own sessions, configured endpoints, no tool."""
     if body.since:
         age(body.since)
     options: BacktestOptions = {

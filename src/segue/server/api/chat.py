@@ -140,11 +140,7 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
 
 
 async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: RequestKey | None) -> Begun:
-    """Start a conversation, or answer the one that waits.
-
-    Raises:
-        InvalidMessage: files go along, or memory files are named.
-    """
+    """Start a conversation, or answer the one that waits."""
     if body.attachments:
         raise InvalidMessage("A conversation accepts no files: leave out attachments.")
     if body.memory_files:

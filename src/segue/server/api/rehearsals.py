@@ -165,11 +165,7 @@ async def start_rehearsal(
 
 
 def _counting(service: Service, tenant: Tenant) -> Counting:
-    """Where a batch's calls count: in the service's database.
-
-    Raises:
-        ConfigurationError: there are limits, and no other process can open it.
-    """
+    """Where a batch's calls count: in the service's database."""
     limits = service.app.agents.spend
     if limits and service.database == ":memory:":
         raise ConfigurationError(
@@ -189,11 +185,7 @@ def _open(folder: Path, manifest: Manifest, language: Language, counting: Counti
 
 
 async def _checked(body: RehearsalRequest, app: App) -> Manifest:
-    """The batch's manifest, within what the service allows: its processes allow everything.
-
-    Raises:
-        ConfigurationError, UnknownAgent, UnknownTool: it names what is not there, or what may not be named.
-    """
+    """The batch's manifest, within what the service allows: its processes allow everything."""
     app.agents.participants.restrictions.check(body.config)
     manifest = await asyncio.to_thread(_manifest_of, body, app.agents.agents_file)
     check_with(app, manifest)
@@ -343,11 +335,7 @@ def _error(service: Service, folder: Path) -> str:
 
 
 def _manifest(folder: Path) -> Manifest:
-    """The batch's manifest.
-
-    Raises:
-        ConfigurationError: it cannot be read; the sentence names no folder of the machine.
-    """
+    """The batch's manifest."""
     try:
         return Manifest.read(folder)
     except ConfigurationError as error:
@@ -355,11 +343,7 @@ def _manifest(folder: Path) -> Manifest:
 
 
 def _report(file: Path, shown: tuple[str, ...]) -> Json | None:
-    """What is shown of a report.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
+    """What is shown of a report."""
     try:
         form = json.loads(file.read_text(encoding="utf-8-sig"))
         return {name: form[name] for name in shown if name in form}

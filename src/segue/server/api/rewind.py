@@ -306,11 +306,7 @@ async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep, 
 
 
 def _written(document: Json, tenant: Tenant, settings: ServerSettings | None) -> bytes:
-    """The document as it is sent.
-
-    Raises:
-        Problem: it is beyond what these settings let in.
-    """
+    """The document as it is sent."""
     rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
     body = b"".join(parts({**document, **rows, "thread": _shown(document["thread"], tenant)}))
     if settings and (

@@ -265,11 +265,7 @@ async def change(session_id: SessionId, body: SessionChange, service: ServiceDep
 
 
 def _choose(service: Service, session: Session, body: Choices) -> Session:
-    """The session with what the request chooses.
-
-    Raises:
-        UnknownAgent, UnknownModel.
-    """
+    """The session with what the request chooses."""
     agent_id = session.agent_id if body.agent_id is None else body.agent_id
     model = session.model if body.model is None else body.model
     service.app.model_for(agent_id, model)

@@ -327,10 +327,6 @@ class ResponseTasks:
 
         A response to an earlier one continues in a fork where its session continued meanwhile. What is sent to a task
         that waits is the answer, if the client has the question; what is sent to one that is unfinished steers it.
-
-        Raises:
-            Problem: an earlier response cannot be continued, or is not there.
-            Those of `App.start` and `App.resume`.
         """
         previous, items = await self._previous()
         if decisions := [item for item in items if item.type == "mcp_approval_response"]:
@@ -457,11 +453,7 @@ class ResponseTasks:
         return items[made[-1] + 1 if made else 0 :]
 
     async def _resume_with_results(self, previous: Segment | None, key: RequestKey) -> Begun:
-        """Continue the task whose calls the request has results of.
-
-        Raises:
-            Problem: there is no such call, or it is not the previous response's, or the conversation's.
-        """
+        """Continue the task whose calls the request has results of."""
         said = Conversation.of([item.message for item in self._last_items])
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
@@ -542,11 +534,7 @@ class ResponseTasks:
         return bool(sent) and sent[-1] in asked and asked.issubset(sent)
 
     async def _decide(self, previous: Segment, decisions: Sequence[InputItem], key: RequestKey) -> Begun:
-        """Give a task the verdicts on its calls.
-
-        Raises:
-            InvalidAnswer, QuestionClosed: they do not fit what is asked.
-        """
+        """Give a task the verdicts on its calls."""
         verdicts: list[dict[str, Any]] = []
         asked = ""
         for decision in decisions:

@@ -359,9 +359,6 @@ async def judged(
     """The report of a task that differs, with what the judge says; an answer that says the same is the same.
 
     The judge is not sent private arguments, and not asked about answers that are.
-
-    Raises:
-        UnreadableReply, ModelError.
     """
     language = recorded.turn.language or "en"
     if any(is_private(_said(each)) for each in (then, now)):
@@ -393,11 +390,7 @@ def _said(behaviour: Behaviour) -> str:
 
 
 def _read(text: str) -> Judged:
-    """The verdict in a reply.
-
-    Raises:
-        UnreadableReply.
-    """
+    """The verdict in a reply."""
     form = read_object(text)
     same, before, after = (form.get(name) for name in ("same", "before", "after"))
     if not (isinstance(same, bool) and isinstance(before, bool) and isinstance(after, bool)):

@@ -38,11 +38,7 @@ from ..cassette.recorder import turn_of
 
 
 def age(text: str) -> float:
-    """The seconds of an age such as 7d, 12h, 30m or 2w.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
+    """The seconds of an age such as 7d, 12h, 30m or 2w."""
     with suppress(ConfigurationError):
         if seconds := Retention.of(text).seconds:
             return seconds
@@ -100,11 +96,7 @@ class Recording:
     """The tasks that are left out, each with the reason: unfinished, cancelled, copy, no_history, damaged, no_steps."""
 
     async def select(self, sessions: Sequence[str] = (), after: float = 0.0, prefix: str = "") -> list[str]:
-        """The sessions whose names begin so, or those of these, with a task that began after a moment, by name.
-
-        Raises:
-            UnknownThread: one of these is not there.
-        """
+        """The sessions whose names begin so, or those of these, with a task that began after a moment, by name."""
         for name in sessions:
             if not (name.startswith(prefix) and await self.storage.tasks.task_ids(name)):
                 raise UnknownThread(name)
@@ -245,11 +237,6 @@ async def check_unfinished(
     """Restore these tasks, else every unfinished one, oldest first, under the agents of a registry.
 
     Nothing runs and nothing is stored. What its agent was is looked up in the agents file that a task was started with.
-
-    Raises:
-        UnknownTask.
-        TaskError: a task has ended.
-        ToolServerUnavailable, MissingExtra: an agent's tools cannot be listed.
     """
     if task_ids is None:
         rows = [row for row, _ in await storage.tasks.unended()]

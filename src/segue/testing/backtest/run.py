@@ -387,11 +387,7 @@ async def backtest(
     session_ids: Sequence[str],
     options: BacktestOptions,
 ) -> Backtest:
-    """Answer the messages of recorded sessions anew with the agents of a registry, and compare.
-
-    Raises:
-        UnknownThread, UnknownTool, ConfigurationError.
-    """
+    """Answer the messages of recorded sessions anew with the agents of a registry, and compare."""
     current, registry = registry, registry.changed(options.get("agents", ()))
     for agent in options.get("agents", ()):
         registry.tools_for(agent)
@@ -449,11 +445,7 @@ async def estimate(
     session_ids: Sequence[str],
     options: BacktestOptions,
 ) -> Cost:
-    """What this backtest would cost; nothing is answered.
-
-    Raises:
-        UnknownThread, ConfigurationError.
-    """
+    """What this backtest would cost; nothing is answered."""
     recording = Recording(storage, chat_graph(modes).copy({"checkpointer": storage.saver()}))
     turns = await _turns(recording, session_ids, options)
     return _cost(turns, registry.changed(options.get("agents", ())), options)
@@ -689,11 +681,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(made: Backtest, folder: Path, language: str = "en") -> list[Path]:
-    """Write backtest.json, backtest.md and backtest.html into a folder; returns their paths.
-
-    Raises:
-        MissingExtra: the templates' library is not installed.
-    """
+    """Write backtest.json, backtest.md and backtest.html into a folder; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     rendered = partial(_rendered, made=made, language=language)
     texts = {

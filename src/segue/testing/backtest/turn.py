@@ -61,11 +61,7 @@ from .recording import RecordedTurn, Recording
 
 
 async def bots_of(storage: Storage, registry: Registry, turns: Iterable[RecordedTurn]) -> dict[str, Agent]:
-    """The bots of these turns' conversations as their agents are now, by the ids that they had.
-
-    Raises:
-        ConfigurationError, UnknownAgent: a conversation names what is not there.
-    """
+    """The bots of these turns' conversations as their agents are now, by the ids that they had."""
     found: dict[str, Agent] = {}
     for task in (turn.task for turn in turns):
         if task.agent_id in (*registry, *found):
@@ -113,21 +109,13 @@ _REPLY = {"type": "object", "properties": {"result": {}}, "required": ["result"]
 
 
 def check_policy(name: str) -> None:
-    """Refuse what is no policy.
-
-    Raises:
-        ConfigurationError.
-    """
+    """Refuse what is no policy."""
     if name not in POLICIES:
         raise ConfigurationError("effects cannot be {name}: set it to stop, recorded-shape or model.", name=repr(name))
 
 
 def check_author(model: Model) -> None:
-    """Refuse a model that cannot write a result.
-
-    Raises:
-        ConfigurationError: it is no language model.
-    """
+    """Refuse a model that cannot write a result."""
     if not model.is_language_model:
         raise ConfigurationError(
             "{name} cannot write stand-ins: name a language model with judge, or set effects to recorded-shape.",
@@ -141,12 +129,7 @@ def nearest(calls: Sequence[ToolCall], arguments: Mapping[str, Any], most: int =
 
 
 async def written(model: Model, execution: Execution, recorded: Sequence[ToolCall], task_id: str) -> CallResult:
-    """The result that a model writes for a call, in the form of the tool's recorded results.
-
-    Raises:
-        UnreadableReply: no attempt could be read.
-        ModelError.
-    """
+    """The result that a model writes for a call, in the form of the tool's recorded results."""
     examples = [(call, (call.outcome or {})["success"]) for call in nearest(recorded, execution.arguments, EXAMPLES)]
     lines = [f"{call.text}\n→ {as_json(value)}" for call, value in examples]
     spec = dict(execution.tool.spec["function"]) if execution.tool else {"name": execution.name}
@@ -161,11 +144,7 @@ async def written(model: Model, execution: Execution, recorded: Sequence[ToolCal
 
 
 def _read(text: str) -> Any:
-    """The result in a reply.
-
-    Raises:
-        UnreadableReply.
-    """
+    """The result in a reply."""
     form = read_object(text)
     if "result" not in form:
         raise UnreadableReply("There is no `result`.")
@@ -214,11 +193,7 @@ class Setup:
     """What is sent with every turn, such as the tools, is rendered once."""
 
     def author_of(self, recorded: RecordedTurn) -> Model:
-        """The model that writes stand-ins for a task.
-
-        Raises:
-            UnknownAgent, UnknownModel, MissingKey.
-        """
+        """The model that writes stand-ins for a task."""
         return self.author or self.registry.model_for(self.agent(recorded), self.model_of(recorded))
 
     def model_of(self, recorded: RecordedTurn) -> str:
@@ -244,11 +219,7 @@ class Setup:
         return chat_graph(self.modes).copy({"checkpointer": InMemorySaver(serde=IN_MEMORY)})
 
     def agent(self, recorded: RecordedTurn) -> Agent:
-        """The agent of a task as it is now.
-
-        Raises:
-            UnknownAgent.
-        """
+        """The agent of a task as it is now."""
         return self.registry.agent(recorded.task.agent_id)
 
     def tools(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
@@ -371,11 +342,7 @@ class TurnExecutor:
         return self.marks.parallel(tool)
 
     async def execute(self, execution: Execution) -> CallResult:
-        """Answer a call.
-
-        Raises:
-            TurnStopped: nothing can, or nothing could answer the one before.
-        """
+        """Answer a call."""
         if self.stopped:
             raise TurnStopped(execution.name)
         result, answered = await self._result_of(execution)
@@ -511,11 +478,7 @@ class TurnRun:
         )
 
     async def _result(self) -> Json | None:
-        """The task's result; None where it waits with a question that nobody was asked.
-
-        Raises:
-            SegueError: it failed, or was stopped.
-        """
+        """The task's result; None where it waits with a question that nobody was asked."""
         task = self._recorded.task
         mode = self._setup.mode_of(self._recorded)
         if mode not in (*self._setup.modes, AUTO):
@@ -691,11 +654,7 @@ async def decide_again(setup: Setup, recorded: RecordedTurn, step: RecordedStep)
 
 
 async def _decision(setup: Setup, recorded: RecordedTurn, step: RecordedStep) -> Decision:
-    """The decision.
-
-    Raises:
-        UnreadableReply: the reply is none.
-    """
+    """The decision."""
     run = TurnRun(setup, recorded, notes=_notes(recorded, step.action.iteration))
     await run.prepare()
     graph = _REACT.copy({"checkpointer": InMemorySaver(serde=IN_MEMORY)})

@@ -193,11 +193,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def write_cassette(cassette: Cassette, path: str | Path) -> None:
-    """Write the file, in place of an earlier one.
-
-    Raises:
-        ConfigurationError: it cannot be written; an earlier one is as it was.
-    """
+    """Write the file, in place of an earlier one, which stays where it cannot be written."""
     file = Path(path)
     beside = file.with_name(f".{file.name}.new")
     try:
@@ -214,11 +210,7 @@ def write_cassette(cassette: Cassette, path: str | Path) -> None:
 
 
 def read_cassette(path: str | Path) -> Cassette:
-    """Read a file that `write_cassette` wrote.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is not a cassette of this version.
-    """
+    """Read a file that `write_cassette` wrote."""
     try:
         return load(Path(path).read_text(encoding="utf-8-sig"))
     except ValidationError as error:
@@ -487,11 +479,7 @@ class Tape:
         return self.turn.partial.removeprefix(self.streamed.whole)
 
     async def reply_to(self, text: str, cut: Callable[[], None]) -> ModelCall:
-        """The recorded call with this request; `cut` is called where the task was cancelled before a reply.
-
-        Raises:
-            SegueError: the request differs, or is one more than there were; or the failure that ended the task.
-        """
+        """The recorded call with this request; `cut` is called where the task was cancelled before a reply."""
         sent = digest(text)
         if not self._asked:
             await self._end_of_recording(text, cut)
@@ -521,11 +509,7 @@ class Tape:
         self._differ("model_call", "", text, len(self.turn.model_calls) + 1)
 
     async def result_of(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
-        """The recorded outcome of a call; None where it has to run.
-
-        Raises:
-            SegueError: no such call was recorded, and no tool may run.
-        """
+        """The recorded outcome of a call; None where it has to run."""
         wanted = canonical(arguments)
         made = (c for c in self._called if c.name == name and canonical(c.arguments) == wanted)
         found = None if self.runs_tools else next(made, None)

@@ -21,12 +21,7 @@ from .replay import replay
 
 
 async def read_session(app: App, session_id: str) -> Cassette:
-    """The session as it is stored; the requests' texts are not, only their digests.
-
-    Raises:
-        UnknownThread, DamagedSession.
-        TaskError: it cannot be recorded, with the reason.
-    """
+    """The session as it is stored; the requests' texts are not, only their digests."""
     tasks = await app.tasks.list(session_id=session_id, limit=-1)
     if not tasks:
         raise UnknownThread(session_id)
@@ -45,11 +40,7 @@ async def read_session(app: App, session_id: str) -> Cassette:
 
 
 def _check(trace: TaskTrace) -> None:
-    """Refuse what cannot be replayed.
-
-    Raises:
-        TaskError.
-    """
+    """Refuse what cannot be replayed."""
     task, session = trace.task, trace.task.session_id
     if task.mode == MODE or task.origin == "conversation":
         raise TaskError(
@@ -199,11 +190,6 @@ async def record(
 
     The values of the fields `redact`, of arguments and results, are replaced wherever they occur. Of a fork the
     requests are those of the replay: its own were sent under other ids. `level` is that of the cassette.
-
-    Raises:
-        UnknownThread, UnknownAgent, DamagedSession.
-        ConfigurationError: a field cannot be redacted.
-        TaskError: the session cannot be recorded, with the reason in `language`.
     """
     stored, compare = await read_session(app, session_id), not await _forked(app, session_id)
     cassette = await _replayed(app, stored, language, compare=compare)
@@ -244,11 +230,7 @@ _TEXTS = (
 
 
 def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
-    """The cassette with REDACTED_NAME_1 and so on in the place of every value of these fields.
-
-    Raises:
-        ConfigurationError: no field has the name, or a value of it is not a text of four characters or more.
-    """
+    """The cassette with REDACTED_NAME_1 and so on in the place of every value of these fields."""
     written = [said for turn in cassette.turns for said in _said(turn)]
     places: dict[str, str] = {}
     for name in names:

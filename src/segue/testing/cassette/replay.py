@@ -67,11 +67,6 @@ async def replay(
     where the cassette's level is `calls`, requests may differ. From the turn `live_from` on, the agent continues live:
     its model is called (`model` takes the place of its own), and tools run from the first call on that was not
     recorded; `on_call` is called with each. The session is kept in `database`.
-
-    Raises:
-        ConfigurationError: there is no such turn.
-        ThreadExists: the database has the session.
-        UnknownAgent, UnknownMode, MissingKey, ModelError.
     """
     if live_from is not None and not 1 <= live_from <= len(cassette.turns):
         raise ConfigurationError(
@@ -191,12 +186,7 @@ class RecordedModel:
         self._cut = cut
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the recorded reply as a model would.
-
-        Raises:
-            ModelRefused: it was refused then.
-            SegueError: the request differs, or the task failed here.
-        """
+        """Yield the recorded reply as a model would."""
         call = await self._tape.reply_to(request_text(request, self.name, self._agent), self._cut)
         if call.reply.error:
             raise ModelRefused(call.reply.error)

@@ -347,11 +347,7 @@ class Hunt:
         return len(self._finished.runs)
 
     def run(self, on_progress: Progress = lambda done, of: None) -> Hunted:
-        """Carry out the runs that the faults need, or the one that is repeated.
-
-        Raises:
-            ConfigurationError: the undisturbed run fails, no run is called so, or a tool reaches for a refused host.
-        """
+        """Carry out the runs that the faults need, or the one that is repeated."""
         on_progress(0, 1)
         options = self._options
         try:

@@ -45,20 +45,12 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def hosts_of(refused: Sequence[str], agents: str) -> list[str]:
-    """The hosts that an option and the agents file refuse.
-
-    Raises:
-        ConfigurationError: one is no host, or the file cannot be read.
-    """
+    """The hosts that an option and the agents file refuse."""
     return [*dict.fromkeys(host_of(text) for text in (*refused, *refused_hosts(agents)))]
 
 
 def host_of(text: str) -> str:
-    """The host of a name, an address or a URL, with or without a port; subdomains belong to it anyway.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """The host of a name, an address or a URL, with or without a port; subdomains belong to it anyway."""
     with suppress(ValueError):
         bare = text.strip().removeprefix("*.")
         address = f"[{bare}]" if bare.count(":") > 1 and "[" not in bare else bare
@@ -94,11 +86,7 @@ def refuse(hosts: Sequence[str], journal: Journal) -> None:
 
 @contextmanager
 def refusing(hosts: Sequence[str]) -> Iterator[None]:
-    """Meanwhile, raise an error in this process, where the world is, before it does so.
-
-    Raises:
-        ConfigurationError: it was about to.
-    """
+    """Meanwhile, raise an error in this process, where the world is, before it does so."""
     watching = True
 
     def complain(host: str) -> None:

@@ -54,10 +54,6 @@ class Chaos:
     """Sessions with the tools that they call, ready to be hunted.
 
     `command` are the options of a command that reads the same sessions, without those of ChaosOptions.
-
-    Raises:
-        ConfigurationError: the agents file is that of production, or an option is not valid.
-        UnknownOption: there is no such fault.
     """
 
     def __init__(
@@ -93,11 +89,7 @@ class Chaos:
     def run(
         self, on_progress: Progress = lambda done, of: None, on_resumed: Callable[[int], None] = lambda n: None
     ) -> Hunted:
-        """Carry out all runs; `on_resumed` hears how many an earlier hunt has finished.
-
-        Raises:
-            ConfigurationError: an undisturbed run fails, no run is called so, or a tool reaches for a refused host.
-        """
+        """Carry out all runs; `on_resumed` hears how many an earlier hunt has finished."""
         given = self._options
         options = HuntOptions(
             faults=self._faults,
@@ -142,12 +134,7 @@ class Chaos:
 async def prepare(
     app: App, sessions: Sequence[str], scenarios: Sequence[str], options: ChaosOptions, command: Sequence[str]
 ) -> Chaos:
-    """Read the sessions, and hold the conversations of the scenarios.
-
-    Raises:
-        ConfigurationError: as `Chaos`, or a tool cannot be hunted, or this system has no `fork`.
-        UnknownThread, TaskError, UnknownWorkflow, UnknownScenario.
-    """
+    """Read the sessions, and hold the conversations of the scenarios."""
     if not hasattr(os, "fork"):
         raise ConfigurationError(
             "`segue chaos` forks processes, which Windows does not support: run it in WSL, or on Linux."

@@ -150,11 +150,7 @@ FILE = "runs.jsonl"
 
 
 class Finished:
-    """The finished runs of the hunt with this digest; a folder of another hunt is emptied.
-
-    Raises:
-        ConfigurationError: the folder holds something else.
-    """
+    """The finished runs of the hunt with this digest; a folder of another hunt is emptied."""
 
     def __init__(self, folder: Path, digest: str, *, fresh: bool = False) -> None:
         self._file = folder / FILE

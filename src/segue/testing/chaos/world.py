@@ -37,10 +37,6 @@ async def record_scenarios(app: App, named: str, seed: int) -> dict[str, Cassett
     """The sessions of a workflow's scenarios by their names, such as travel_change:fee_declined, or of one of them.
 
     The workflow's backend answers the calls of this conversation; no tool runs.
-
-    Raises:
-        UnknownWorkflow, UnknownScenario, InvalidWorkflow.
-        ConfigurationError: no agent has all the tools that the scenarios call.
     """
     workflow, _, scenario = named.partition(":")
     names = [scenario] if scenario else [found.name for found in load_scenarios(workflow)]
@@ -184,11 +180,7 @@ class Worlds:
     takes_namespace: bool
 
     def of(self, namespace: str) -> "Outside":
-        """The world of a run, as it is before it.
-
-        Raises:
-            ConfigurationError: it cannot be made or reset.
-        """
+        """The world of a run, as it is before it."""
         taken = {"namespace": namespace} if self.takes_namespace else {}
         world = Outside(_asked("__init__", lambda: self.build(**taken)))
         world.reset()
@@ -201,11 +193,7 @@ class Worlds:
 
 
 class Outside:
-    """A user's world. What is missing there does nothing, and an error says where it was raised.
-
-    Raises:
-        ConfigurationError: by each method, where the world's raises an exception.
-    """
+    """A user's world. What is missing there does nothing, and an error says where it was raised."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
@@ -260,11 +248,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def load(text: str) -> Worlds:
-    """The worlds of the class that `module:Class` names; the module may be in the working directory.
-
-    Raises:
-        ConfigurationError: there is no such class, or it has neither `reset` nor a `namespace`.
-    """
+    """The worlds of the class that `module:Class` names; the module may be in the working directory."""
     module, _, name = text.partition(":")
     if not module or not name:
         raise ConfigurationError("--world is '{text}': name a class, such as staging:World.", text=text)
@@ -278,11 +262,7 @@ def load(text: str) -> Worlds:
 
 
 def worlds_of(found: Any) -> Worlds:
-    """The worlds of a class.
-
-    Raises:
-        ConfigurationError: as `load`.
-    """
+    """The worlds of a class."""
     takes = "namespace" in inspect.signature(found).parameters
     if not hasattr(found, "snapshot"):
         raise ConfigurationError(
@@ -299,11 +279,7 @@ def worlds_of(found: Any) -> Worlds:
 
 
 def settled(world: Any, seconds: float = 0.0) -> Any:
-    """The snapshot once it has not changed for a moment, after `seconds` at least.
-
-    Raises:
-        ConfigurationError: it goes on changing.
-    """
+    """The snapshot once it has not changed for a moment, after `seconds` at least."""
     earliest, last = time.monotonic() + seconds, world.snapshot()
     while True:
         time.sleep(_POLL)

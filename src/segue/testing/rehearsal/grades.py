@@ -166,11 +166,7 @@ def _instructions(conversation: Conversation) -> str:
 
 
 def _read(text: str) -> Verdict:
-    """The verdict in a reply.
-
-    Raises:
-        UnreadableReply.
-    """
+    """The verdict in a reply."""
     form: Mapping[str, Any] = read_object(text)
     if not isinstance(form.get("success"), bool):
         raise UnreadableReply("`success` is not true or false.")

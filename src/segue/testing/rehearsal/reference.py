@@ -48,11 +48,7 @@ def differences(conversation: Conversation) -> list[Difference]:
 
 
 def _reference_of(config: ConversationConfig) -> Sequence[Utterance]:
-    """The utterances of the log.
-
-    Raises:
-        ConfigurationError: it cannot be read, has none, or has a call without its result.
-    """
+    """The utterances of the log."""
     utterances = read_log(config.reference).utterances
     if not utterances:
         raise ConfigurationError("The reference {file} has no utterances: name another log.", file=config.reference)
