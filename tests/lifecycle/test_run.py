@@ -322,6 +322,16 @@ async def test_one_that_is_sent_while_a_run_ends_is_refused_or_named_in_the_answ
     assert answered and "do later: the run was ending when it was added" in answered["answer"]
 
 
+async def test_an_event_that_names_no_id_adds_one_subtask(shop: Workshop) -> None:
+    async with segue.open(":memory:", agents=[agent_of(shop, chain(3))]) as app:
+        run = ConversationEngine(app=app, agent="worker").run(GOAL)
+        await until(run, "task_completed", "t1")
+        (row,) = await app.tasks.list()
+        await app.tasks.send_event(row.task_id, "spawn_subtask", {"description": "do more"})
+        await rest(run)
+    assert sorted(shop.done) == ["more", "t1", "t2", "t3"]
+
+
 async def test_an_engine_adds_one_while_it_runs_is_paused_or_closed_and_a_snapshot_has_it(shop: Workshop) -> None:
     engine = shop.engine(chain(2))
     with pytest.raises(EngineBusy, match="while a run is scheduling"):

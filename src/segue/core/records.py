@@ -900,8 +900,9 @@ class SentEvent(Record):
 
 
 def spawned_data(sent: Iterable[SentEvent]) -> list[Mapping[str, Any]]:
-    """The subtasks that events add; one that holds none is left out."""
-    return [event.data["data"] for event in sent if isinstance(event.data.get("data"), Mapping)]
+    """The subtasks that events add, one without an id under its event's; an event that holds none is left out."""
+    found = [(event.position, event.data.get("data")) for event in sent]
+    return [{"id": f"sent-{n}", **data} for n, data in found if isinstance(data, Mapping)]
 
 
 def check_event(name: object, data: Any = None) -> None:
