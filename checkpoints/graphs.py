@@ -44,6 +44,12 @@ _EVENTS = """
     ORDER BY seq LIMIT :most
 """
 _DROP_EVENTS = "DELETE FROM graph_events WHERE thread_id = ? AND (? = '' OR run_id = ?)"
+_DROP_RUNS = f"""
+    DELETE FROM graph_events WHERE thread_id = :thread_id AND run_id IN (
+        SELECT run_id FROM graph_events WHERE thread_id = :thread_id
+        GROUP BY run_id ORDER BY max(seq) DESC LIMIT {ALL} OFFSET :kept
+    )
+"""
 
 
 class GraphRows:
@@ -56,9 +62,9 @@ class GraphRows:
         """Make sure that no other process took the thread."""
         check_fence(self._connection, thread_id, fence)
 
-    def lock(self, thread_id: str) -> None:
-        """Let other transactions that change a thread's runs or events wait for the end of this one."""
-        self._connection.lock(f"graph thread {thread_id}")
+    def lock(self, object_id: str) -> None:
+        """Let other transactions that change a thread's runs or events, or an assistant, wait for the end of this."""
+        self._connection.lock(f"graph thread {object_id}")
 
     def get(self, kind: str, object_id: str) -> GraphObject | None:
         rows = self._connection.fetched(_GET, (kind, object_id))
@@ -138,6 +144,10 @@ class GraphRows:
     def drop_events(self, thread_id: str, run_id: str = "") -> None:
         """Delete the events of a run, or all of a thread."""
         self._connection.execute(_DROP_EVENTS, (thread_id, run_id, run_id))
+
+    def drop_runs(self, thread_id: str, kept: int) -> None:
+        """Delete the events of all runs of a thread but the last, also of those that are not there any more."""
+        self._connection.execute(_DROP_RUNS, {"thread_id": thread_id, "kept": kept})
 
 
 class GraphTables:

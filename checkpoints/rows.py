@@ -829,6 +829,7 @@ def decoded_checkpoint(connection: Connection, serde: SerializerProtocol, place:
 _NEWEST_IDS = "SELECT checkpoint_ns, max(checkpoint_id) FROM checkpoints WHERE thread_id = ? GROUP BY checkpoint_ns"
 _IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
 _ALL_METADATA = "SELECT thread_id, checkpoint_ns, checkpoint_id, CAST(metadata AS TEXT) FROM checkpoints"
+_METADATA_OF_THREAD = f"{_ALL_METADATA} WHERE thread_id = ?"
 _DELETE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # The parent of a checkpoint that was the first to be kept, or whose run stays.
 _WITHOUT_PARENT = """
@@ -864,11 +865,12 @@ def keep_newest(connection: Connection, thread_id: str) -> None:
     _begin_thread(connection, thread_id)
 
 
-def delete_runs(connection: Connection, run_ids: Collection[str], check: Callable[[Connection, str], None]) -> None:
-    """Delete the checkpoints that runs made, in every thread; `check` is called with each."""
-    found = [
-        tuple(place) for *place, noted in connection.execute(_ALL_METADATA).fetchall() if _run_of(noted) in run_ids
-    ]
+def delete_runs(
+    connection: Connection, run_ids: Collection[str], check: Callable[[Connection, str], None], thread_id: str = ""
+) -> None:
+    """Delete the checkpoints that runs made, in one thread or in every one; `check` is called with each."""
+    noted = connection.execute(_METADATA_OF_THREAD, (thread_id,)) if thread_id else connection.execute(_ALL_METADATA)
+    found = [tuple(place) for *place, metadata in noted.fetchall() if _run_of(metadata) in run_ids]
     threads = sorted({thread_id for thread_id, _, _ in found})
     for thread_id in threads:
         check(connection, thread_id)

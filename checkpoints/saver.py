@@ -432,6 +432,13 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
         await self._database.write(lambda connection: delete_runs(connection, run_ids, check))
 
+    async def delete_run(self, thread_id: str, run_id: str) -> None:
+        """As `adelete_for_runs`, in one thread."""
+        check = self._hold(thread_id).check
+        await self._database.write(
+            lambda connection: delete_runs(connection, [run_id], lambda inside, _: check(inside), thread_id)
+        )
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the thread's latest."""
         found: CheckpointTuple | None = await self._read(config, "checkpoint", partial(self._tuple, config))

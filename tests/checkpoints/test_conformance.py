@@ -62,7 +62,17 @@ async def test_a_pruned_and_a_copied_thread_read_as_before(graph: Any) -> None:
 async def test_runs_whose_checkpoints_later_ones_are_rebuilt_from_stay(graph: Any) -> None:
     before = await state(graph)
     with pytest.raises(ValueError, match="are rebuilt from those of the runs"):
+        await graph.checkpointer.delete_run("t", RUNS[1])
+    with pytest.raises(ValueError, match="are rebuilt from those of the runs"):
         await graph.checkpointer.adelete_for_runs(RUNS[1:2])
     assert await state(graph) == before
     await graph.checkpointer.adelete_for_runs(RUNS)
     assert await state(graph) == {}
+
+
+async def test_what_a_run_made_is_deleted_in_one_thread(graph: Any) -> None:
+    await graph.checkpointer.acopy_thread("t", "copy")
+    before = await state(graph)
+    await graph.checkpointer.delete_run("t", RUNS[2])
+    assert len((await state(graph))["messages"]) < len(before["messages"])
+    assert await state(graph, "copy") == before

@@ -4,8 +4,11 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,12 @@ from websockets.sync.client import connect
 from segue.checkpoints.graphs import GraphTables
 from segue.checkpoints.saver import FencedSaver
 from segue.core.errors import ConfigurationError
+from segue.core.graph_objects import GraphEvent
+from segue.runtime.graph_runs import KEPT_RUNS, GraphRuns, is_end
 from segue.server import ServerSettings
 from segue.server.langgraph.graphs import load_sources
 from tests.cases import cases
+from tests.polling import wait_until
 
 from .langgraph_graphs import EFFECTS, GRAPHS
 from .serving import ALPHA, BETA, KEY, KEYS, SECONDS, Served
@@ -62,6 +68,30 @@ def sdk(served: Served) -> Iterator[SyncLangGraphClient]:
 
 def new_thread(client: httpx.Client, **fields: Any) -> str:
     return str(client.post("/threads", json=fields).json()["thread_id"])
+
+
+def runs_of(served: Served) -> GraphRuns:
+    runs: GraphRuns = served.application.state.langgraph.runs
+    return runs
+
+
+def change_object(served: Served, kind: str, object_id: str, status: str = "", **fields: Any) -> None:
+    """Change what is stored, as another process would."""
+
+    def change(rows: Any) -> None:
+        stored = rows.get(kind, object_id)
+        rows.put(replace(stored, status=status or stored.status, body={**stored.body, **fields}))
+
+    served.do(runs_of(served).tables.write(change))
+
+
+def events_of(served: Served, thread_id: str) -> Sequence[GraphEvent]:
+    events: Sequence[GraphEvent] = served.do(runs_of(served).tables.read(lambda rows: rows.events(thread_id, 0)))
+    return events
+
+
+async def ensure(served: Served, thread_id: str) -> None:
+    runs_of(served).ensure(thread_id)
 
 
 def wait(client: httpx.Client, thread_id: str, graph: str, **fields: Any) -> Json:
@@ -226,6 +256,89 @@ def test_a_cancelled_run_ends(client: httpx.Client) -> None:
     until_status(client, f"/threads/{thread_id}", "interrupted")
     assert client.post(f"{path}/cancel").status_code == 404
     until_end(client, thread_id)
+
+
+def test_a_run_that_was_cancelled_does_not_go_on_after_a_crash(served: Served, client: httpx.Client) -> None:
+    thread_id = new_thread(client)
+    given = {"assistant_id": "noting", "input": {"text": "too late"}, "after_seconds": 600}
+    run_id = client.post(f"/threads/{thread_id}/runs", json=given).json()["run_id"]
+    change_object(served, "run", run_id, "running", due=0.0, attempts=1, requested="interrupt")
+    served.do(ensure(served, thread_id))
+    until_status(client, f"/threads/{thread_id}/runs/{run_id}", "interrupted")
+    assert client.get("/store/items", params={"namespace": "notes.own", "key": "too late"}).json() is None
+
+
+def test_a_run_that_is_submitted_again_goes_on(served: Served, client: httpx.Client) -> None:
+    """As by two processes that begin the run of a cron."""
+    thread_id = new_thread(client)
+    run_id = begin_slow(client, thread_id)
+    until_rests(client, thread_id)
+    runs = runs_of(served)
+    run = served.do(runs.tables.read(lambda rows: rows.get("run", run_id)))
+    for strategy in ("interrupt", "rollback", "reject"):
+        served.do(runs.submit(run, strategy))
+    assert "requested" not in served.do(runs.tables.read(lambda rows: rows.get("run", run_id))).body
+    client.post(f"/threads/{thread_id}/runs/{run_id}/cancel", params={"wait": "1"})
+
+
+def test_a_cancelled_run_ends_after_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, save, stored = GraphTables.write, FencedSaver.aput, Counter[str]()
+    go = asyncio.Event()
+
+    async def hold_last(tables: GraphTables, work: Any, *, brief: bool = False) -> Any:
+        if not brief or stored["steps"] < 2:
+            return await store(tables, work, brief=brief)
+        stored["begun"] += 1
+        await go.wait()
+        await asyncio.sleep(0.5)  # as long as the end of the run needs that does not wait for it
+        try:
+            return await store(tables, work, brief=brief)
+        finally:
+            stored["done"] += 1
+
+    async def save_and_count(saver: FencedSaver, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+        saved = await save(saver, config, checkpoint, metadata, versions)
+        stored["steps"] = metadata["step"] + 1
+        return saved
+
+    async def let_go() -> None:
+        go.set()
+
+    monkeypatch.setattr(GraphTables, "write", hold_last)
+    monkeypatch.setattr(FencedSaver, "aput", save_and_count)
+    with serving(tmp_path) as served, served.client() as client:
+        thread_id = new_thread(client)
+        run_id = command(client, thread_id, "run.start", assistant_id="slow", input=ASKED)["result"]["run_id"]
+        wait_until(lambda: stored["begun"])
+        client.post(f"/threads/{thread_id}/runs/{run_id}/cancel")
+        served.do(let_go())
+        until_status(client, f"/threads/{thread_id}/runs/{run_id}", "interrupted")
+        wait_until(lambda: stored["begun"] == stored["done"])
+        events = events_of(served, thread_id)
+    assert [event.event["method"] for event in events].count("checkpoints") == 3
+    assert is_end(events[-1])
+
+
+def test_a_thread_that_another_process_deletes_leaves_nothing(served: Served, client: httpx.Client) -> None:
+    thread_id = new_thread(client)
+    begin_slow(client, thread_id)
+    until_rests(client, thread_id)
+    runs = runs_of(served)
+    served.do(runs.tables.write(lambda rows: rows.delete_thread(thread_id)))
+    wait_until(lambda: thread_id not in runs._threads)
+    assert not events_of(served, thread_id)
+
+
+def test_the_events_of_the_last_runs_are_kept(served: Served, client: httpx.Client) -> None:
+    """Those of runs that were rolled back go, too."""
+    thread_id = new_thread(client)
+    for _ in range(KEPT_RUNS + 2):
+        later = begin_slow(client, thread_id, after_seconds=600)
+        client.post(f"/threads/{thread_id}/runs/{later}/cancel", params={"action": "rollback"})
+    wait(client, thread_id, "noting", input={"text": "kept"})
+    events = events_of(served, thread_id)
+    assert len({event.run_id for event in events}) == KEPT_RUNS
+    assert is_end(events[-1])
 
 
 def test_a_run_begins_later(client: httpx.Client) -> None:

@@ -133,6 +133,12 @@ class _Writer:
             if count == self._count:
                 return
 
+    async def close(self) -> None:
+        """Wait until nothing more is stored, whatever went wrong: `flush` says it."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing.exception()  # it is not logged as an error that nobody handled
+
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
@@ -162,17 +168,15 @@ class GraphRuns:
     # Submitting, cancelling and waiting.
 
     async def submit(self, run: GraphObject, strategy: str) -> int:
-        """Store a run and begin it once its turn comes; returns the number of the thread's last event before it.
-
-        Raises:
-            RunConflict, NoSuchThread: nothing was stored.
-        """
+        """Store a run and begin it once its turn comes; returns the number of the thread's last event before it."""
 
         def work(rows: GraphRows) -> int:
             rows.lock(run.thread_id)
             thread = rows.get("thread", run.thread_id)
             if thread is None:
                 raise NoSuchThread
+            if rows.get("run", run.object_id) is not None:  # another process began the run of a cron
+                return rows.last_event(run.thread_id)
             before = [each for each in rows.of_thread("run", run.thread_id) if each.status in OPEN]
             if before and strategy == "reject":
                 raise RunConflict
@@ -181,8 +185,8 @@ class GraphRuns:
                     _request(rows, each, "rollback" if strategy == "rollback" else "interrupt")
             about = {name: run.body[name] for name in ("graph_id", "assistant_id")}
             body = {**thread.body, "metadata": {**thread.body["metadata"], **about}}
-            if rows.add(run):  # else a cron began it before
-                rows.put(replace(thread, status="busy", updated_at=run.created_at, body=body))
+            rows.add(run)
+            rows.put(replace(thread, status="busy", updated_at=run.created_at, body=body))
             return rows.last_event(run.thread_id)
 
         last = await self.tables.write(work)
@@ -319,6 +323,8 @@ class GraphRuns:
         begun = await self._begin(run, fence)
         if begun is None:
             return
+        if _requested(begun):  # the process died that was to end it
+            return await self._end(begun, fence, await self._cancelled(begun))
         stopping = self._stopping[run.object_id] = asyncio.Event()
         attempt = asyncio.create_task(self._attempt(begun, fence), name=f"graph run {run.object_id}")
         try:
@@ -438,6 +444,8 @@ class GraphRuns:
             form = as_json(error)
             events_ = [lifecycle("failed", graph_id, form["message"] or form["error"])]
             return Outcome("error", events_, {"error": form}, form)
+        finally:
+            await writer.close()
 
     async def _input(self, run: GraphObject, fence: int, config: Json) -> tuple[Any, Json]:
         """What the graph gets: nothing where it goes on from a checkpoint that this run made."""
@@ -472,7 +480,10 @@ class GraphRuns:
         """What is left of a run that was cancelled; a rollback takes back its checkpoints, too."""
         stored = await self.tables.read(lambda rows: rows.get("run", run.object_id))
         if stored is None or _requested(stored) == "rollback":
-            await self.saver.adelete_for_runs([run.object_id])
+            try:
+                await self.saver.delete_run(run.thread_id, run.object_id)
+            except ValueError:
+                logger.warning("checkpoints of a run stay: later ones need them", extra={"run_id": run.object_id})
         event = lifecycle("failed", run.body["graph_id"], CANCELLED)
         async with self.opened(run.owner, run.body["graph_id"], "threads.read") as graph:
             return Outcome("interrupted", [event], await _thread_of(graph, run.thread_id))
@@ -484,22 +495,20 @@ class GraphRuns:
         def work(rows: GraphRows) -> None:
             rows.check_fence(run.thread_id, fence)
             rows.lock(run.thread_id)
+            thread = rows.get("thread", run.thread_id)
+            if thread is None:  # another process deleted it: so is what this one stored since
+                return rows.delete_thread(run.thread_id)
             rows.append(run.thread_id, run.object_id, outcome.events)
+            rows.drop_runs(run.thread_id, KEPT_RUNS)
             stored = rows.get("run", run.object_id)
             body = {**(stored or run).body, "error": outcome.error}
             if stored is not None and _requested(stored) == "rollback":
                 rows.delete("run", run.object_id)
             else:
                 rows.put(replace(run, status=outcome.status, updated_at=now, body=body))
-            runs = rows.of_thread("run", run.thread_id)
-            for old in [each for each in runs if each.status in ENDED][:-KEPT_RUNS]:
-                rows.drop_events(run.thread_id, old.object_id)
-            thread = rows.get("thread", run.thread_id)
-            if thread is None:
-                return
             changes = {**outcome.thread}
             status = "error" if outcome.status == "error" else changes.pop("status", "idle")
-            if any(each.status in OPEN and each.object_id != run.object_id for each in runs):
+            if any(each.status in OPEN for each in rows.of_thread("run", run.thread_id)):
                 status = "busy"
             elif run.body["kwargs"].get("temporary"):
                 status = "over"
@@ -599,7 +608,8 @@ def is_end(event: GraphEvent) -> bool:
 async def pause(changed: asyncio.Event) -> None:
     """Wait until something changes here, or until it is time to look for what other processes changed."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(changed.wait(), POLL_SECONDS)
+        async with asyncio.timeout(POLL_SECONDS):  # a cancellation gets lost in Python 3.11's wait_for at times
+            await changed.wait()
     changed.clear()
 
 
