@@ -122,9 +122,11 @@ class CheckedSerializer(JsonPlusSerializer):
 
     def keep(self, types: Iterable[type], graphs: Iterable[str]) -> None:
         """From now on, know these types, and check what these graphs store."""
-        self._names |= {(each.__module__, each.__name__) for each in types}
-        self._build = JsonPlusSerializer(allowed_msgpack_modules=self._names)._unpack_ext_hook
         self._checked |= {*graphs}
+        names = self._names | {(each.__module__, each.__name__) for each in types}
+        if names != self._names:
+            self._names = names
+            self._build = JsonPlusSerializer(allowed_msgpack_modules=names)._unpack_ext_hook
 
     def _built(self, code: int, data: bytes) -> Any:
         is_known = code > _LAST_WITH_TYPE or _type_in(data) in self._names

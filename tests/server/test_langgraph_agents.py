@@ -11,11 +11,14 @@ import pytest
 
 import segue
 from segue import Agent
+from segue.checkpoints.rows import SERDE
+from segue.runtime.graph_runs import Graph
 from segue.server import ServerSettings
+from segue.server.langgraph.graphs import GraphCatalogue
 from tests.fakes import ScriptedChatModel
 from tests.polling import wait_until
 
-from .langgraph_graphs import GRAPHS
+from .langgraph_graphs import GRAPHS, talking
 from .serving import ALPHA, BETA, KEYS, SECONDS, Held, Served
 from .shop import refund, reply
 
@@ -177,3 +180,19 @@ def test_tenants_have_their_own_sessions(tmp_path: Path) -> None:
         run(client, thread_id, headers=ALPHA, **said("apples"))
         assert len(tasks_of(client, thread_id, ALPHA)) == 1
         assert client.get(f"/api/sessions/langgraph.{thread_id}", headers=BETA).status_code == 404
+
+
+async def test_the_graph_of_an_agent_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    unused: Any = None
+
+    def make(agent_id: str) -> Graph:
+        made.append(agent_id)
+        return talking
+
+    monkeypatch.setattr(SERDE, "keep", lambda types, _: made.append("types"))
+    catalogue = GraphCatalogue({}, make, unused)
+    for _ in range(2):
+        async with catalogue.opened("shop", "threads.read", {}, None, unused) as graph:
+            assert graph.nodes.keys() == talking.nodes.keys()
+    assert made == ["shop", "types"]

@@ -581,18 +581,21 @@ class _Opened(AbstractAsyncContextManager[Graph]):
 
     def __init__(self, runs: GraphRuns, owner: str, graph_id: str, access: Access, config: Json, context: Any) -> None:
         self._runs = runs
-        self._graph_id = graph_id
         self._store = runs.store(owner)
         self._opening = runs.graphs.opened(graph_id, access, config, context, self._store)
 
     async def __aenter__(self) -> Graph:
         graph = await self._opening.__aenter__()
-        if isinstance(graph, CompiledStateGraph):
-            SERDE.keep(kept_types({self._graph_id: graph}), ())
         return graph.copy({"checkpointer": self._runs.saver, "store": self._store})
 
     async def __aexit__(self, *error: Any) -> bool | None:
         return await self._opening.__aexit__(*error)
+
+
+def keep_types(graph_id: str, graph: Graph) -> None:
+    """From now on, know the types of a graph's state, which is read without them otherwise."""
+    if isinstance(graph, CompiledStateGraph):
+        SERDE.keep(kept_types({graph_id: graph}), ())
 
 
 def _page(rows: GraphRows, thread_id: str, after: int) -> Sequence[GraphEvent]:

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 from langgraph.graph import StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph_sdk.runtime import _ExecutionRuntime, _ReadRuntime
 
@@ -24,9 +23,8 @@ from ...core.agents import load_attribute
 from ...core.errors import ConfigurationError, listed
 from ...core.records import Json
 from ...runtime.graph_calls import CallLedger, with_ledger_where_needed
-from ...runtime.graph_runs import Access, Graph
+from ...runtime.graph_runs import Access, Graph, keep_types
 from ...runtime.graph_store import GraphStore
-from ...runtime.modes import kept_types
 
 _KNOWN = {"$schema", "dependencies", "graphs", "env", "python_version", "node_version", "pip_config_file"}
 _KNOWN |= {"dockerfile_lines", "base_image", "api_version", "image_distro", "keep_pkg_tools", "source"}
@@ -54,8 +52,8 @@ class GraphCatalogue:
     ledger: CallLedger
     agents: Callable[[], Mapping[str, Any]] = dict
     loaded_at: float = field(default_factory=time.time)
-    _wrapped: dict[Graph, Graph] = field(default_factory=dict)
-    """The graphs of the file with the ledger, by those without it."""
+    _made: dict[str, Graph] = field(default_factory=dict)
+    """The graphs that are made once: those of agents, and those of the file that no function makes."""
 
     @property
     def ids(self) -> list[str]:
@@ -76,11 +74,11 @@ class GraphCatalogue:
         self, graph_id: str, access: Access, config: Json, context: Any, store: GraphStore
     ) -> AsyncIterator[Graph]:
         source = self.sources.get(graph_id)
-        if source is None:
-            yield self.agent_graph(graph_id)
-            return
-        if isinstance(source.made, Pregel):
-            yield self._ledgered(source.made)
+        if source is None or isinstance(source.made, Pregel):
+            if graph_id not in self._made:
+                made = self.agent_graph(graph_id) if source is None else source.made
+                self._made[graph_id] = self._prepared(made, graph_id)
+            yield self._made[graph_id]
             return
         given = {"config": config, "runtime": _runtime(access, context, store)}
         made = source.made(*(given[name] for name in source.takes))
@@ -88,21 +86,18 @@ class GraphCatalogue:
             made = await made
         if hasattr(made, "__aenter__"):
             async with made as inner:
-                yield self._with_ledger(compiled(inner, graph_id))
+                yield self._prepared(inner, graph_id)
         elif hasattr(made, "__enter__"):
             with made as inner:
-                yield self._with_ledger(compiled(inner, graph_id))
+                yield self._prepared(inner, graph_id)
         else:
-            yield self._with_ledger(compiled(made, graph_id))
+            yield self._prepared(made, graph_id)
 
-    def _with_ledger(self, graph: Graph) -> Graph:
+    def _prepared(self, made: Any, graph_id: str) -> Graph:
+        """A graph with the ledger, whose state can be stored."""
+        graph = compiled(made, graph_id)
+        keep_types(graph_id, graph)
         return with_ledger_where_needed(graph, self.ledger)
-
-    def _ledgered(self, graph: Graph) -> Graph:
-        """A graph of the file with the ledger, which is made once."""
-        if graph not in self._wrapped:
-            self._wrapped[graph] = self._with_ledger(graph)
-        return self._wrapped[graph]
 
 
 def _runtime(access: Access, context: Any, store: GraphStore) -> Any:
@@ -112,11 +107,7 @@ def _runtime(access: Access, context: Any, store: GraphStore) -> Any:
 
 
 def compiled(made: Any, graph_id: str) -> Graph:
-    """What a name of the file gives, as a compiled graph.
-
-    Raises:
-        ConfigurationError: it is no graph.
-    """
+    """What a name of the file gives, as a compiled graph."""
     graph = made.compile() if isinstance(made, StateGraph) else made
     if not isinstance(graph, Pregel):
         raise ConfigurationError(
@@ -128,11 +119,7 @@ def compiled(made: Any, graph_id: str) -> Graph:
 
 
 def load_sources(path: Path) -> Mapping[str, Source]:
-    """Import the graphs of a `langgraph.json`.
-
-    Raises:
-        ConfigurationError: the file cannot be read, a graph cannot be imported, or its state cannot be stored.
-    """
+    """Import the graphs of a `langgraph.json`."""
     given = _read(path)
     _set_environment(path, given.get("env"))
     folders = [path.parent, *(path.parent / each for each in given.get("dependencies", ()) if each.startswith("."))]
@@ -141,8 +128,8 @@ def load_sources(path: Path) -> Mapping[str, Source]:
             sys.path.insert(0, folder)
     sources = {name: _load(path, name, entry) for name, entry in given["graphs"].items()}
     for name, source in sources.items():
-        if isinstance(source.made, CompiledStateGraph):
-            kept_types({name: source.made})
+        if isinstance(source.made, Pregel):
+            keep_types(name, source.made)
     return sources
 
 
