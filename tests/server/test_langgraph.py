@@ -43,7 +43,7 @@ ALL = ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoi
 def serving(folder: Path, database: Any = "", **options: Any) -> Iterator[Served]:
     file = folder / "langgraph.json"
     file.write_text(json.dumps({"graphs": GRAPHS}), encoding="utf-8")
-    settings = ServerSettings(graphs=file, chats_a_minute=10_000, requests_a_minute=100_000, **options)
+    settings = ServerSettings(graphs=file, **{"chats_a_minute": 10_000, "requests_a_minute": 100_000, **options})
     with Served(database or folder / "segue.db", settings) as served:
         yield served
 
@@ -145,6 +145,14 @@ def test_an_assistant_has_versions(client: httpx.Client) -> None:
     assert client.post(f"{path}/latest", json={"version": 1}).json()["config"]["configurable"]["who"] == "ann"
     assert client.delete(path).status_code == 204
     assert client.get(path).json() == {"detail": "Not Found"}
+
+
+def test_changes_at_once_make_a_version_each(client: httpx.Client) -> None:
+    path = f"/assistants/{client.post('/assistants', json={'graph_id': 'make'}).json()['assistant_id']}"
+    with ThreadPoolExecutor(8) as pool:
+        changed = [*pool.map(lambda number: client.patch(path, json={"name": f"n{number}"}).json(), range(8))]
+    assert sorted(each["version"] for each in changed) == [*range(2, 10)]
+    assert [each["version"] for each in client.post(f"{path}/versions", json={}).json()] == [*range(9, 0, -1)]
 
 
 def test_a_graph_is_drawn_and_described(client: httpx.Client) -> None:
@@ -415,6 +423,8 @@ def test_the_events_of_a_thread_are_replayed_without_a_gap(client: httpx.Client)
         ("run.start", {}, "invalid_argument"),
         ("run.start", {"assistant_id": "nobody"}, "unknown_error"),
         ("agent.getTree", {}, "not_supported"),
+        ("input.respond", {"responses": ["x"]}, "unknown_error"),
+        ("input.respond", {"interrupt_id": "1", "config": "x"}, "unknown_error"),
     ],
 )
 def test_a_wrong_command(client: httpx.Client, method: str, params: Json, error: str) -> None:
@@ -442,6 +452,34 @@ def test_a_websocket_has_commands_and_events(served: Served, client: httpx.Clien
         assert json.loads(socket.recv())["type"] == "success"
     with pytest.raises(InvalidStatus), connect(url, proxy=None, origin="http://elsewhere.example"):  # type: ignore[arg-type]
         pass
+
+
+def test_a_websocket_answers_what_it_refuses(tmp_path: Path) -> None:
+    with serving(tmp_path, streams=2, chats_a_minute=1) as served:
+        url = f"ws://127.0.0.1:{served.port}/threads/{uuid.uuid4()}/stream/events"
+        with connect(url, proxy=None) as socket:
+
+            def ask(method: str, params: Any) -> Json:
+                socket.send(json.dumps({"id": 7, "method": method, "params": params}))
+                answer: Json = json.loads(socket.recv(SECONDS))
+                assert answer["id"] == 7
+                return answer
+
+            def subscribe() -> Json:
+                return ask("subscription.subscribe", {"channels": ["custom"]})
+
+            wrong: list[Any] = [[], "1", {}, None]
+            assert {ask("subscription.unsubscribe", each)["error"] for each in wrong} == {"invalid_argument"}
+            named = [subscribe()["result"]["subscription_id"] for _ in range(2)]
+            assert subscribe()["error"] == "unknown_error"
+            assert ask("subscription.unsubscribe", {"subscription_id": named[0]})["result"] == {}
+            assert ask("subscription.unsubscribe", {"subscription_id": named[0]})["error"] == "no_such_subscription"
+            named.append(subscribe()["result"]["subscription_id"])
+            assert named == ["1", "2", "3"]
+            begin = {"assistant_id": "noting", "input": {"text": "one a minute"}}
+            assert ask("run.start", begin)["type"] == "success"
+            assert ask("run.start", begin)["error"] == "unknown_error"
+        wait_until(lambda: not +served.service._open_streams)
 
 
 # RemoteGraph.
@@ -505,6 +543,7 @@ def test_a_cron_begins_a_run_when_it_is_due(served: Served, client: httpx.Client
 # Errors.
 
 NOWHERE = str(uuid.UUID(int=1))
+UPDATE_BY_NOBODY = [{"updates": [{"values": {"text": "x"}, "as_node": "nobody"}]}]
 
 
 @cases(
@@ -519,6 +558,11 @@ NOWHERE = str(uuid.UUID(int=1))
         ("POST", f"/threads/{NOWHERE}/runs", {"assistant_id": "asking"}, 404, "Thread or assistant not found."),
         ("POST", "/runs/wait", {"assistant_id": "nothing"}, 422, "Invalid assistant: 'nothing'."),
         ("POST", "/runs/wait", {"assistant_id": "asking", "stream_mode": "x"}, 422, "stream_mode"),
+        ("POST", "/runs/wait", {"assistant_id": "asking", "config": {"configurable": "x"}}, 422, "configurable"),
+        ("POST", "/runs/batch", [{"assistant_id": "noting", "thread_id": 5}], 422, "thread_id"),
+        ("GET", f"/threads/{NOWHERE}/history?limit=x", None, 422, "limit"),
+        ("GET", f"/threads/{NOWHERE}/history?limit=0", None, 422, "limit"),
+        ("POST", "/threads", {"graph_id": "asking", "supersteps": UPDATE_BY_NOBODY}, 400, "nobody"),
         ("POST", "/runs/wait", {"assistant_id": "asking", "stream_mode": "events"}, 501, "stream_mode 'events'"),
         ("POST", "/runs/wait", {"assistant_id": "asking", "webhook": "http://x"}, 501, "webhook of runs"),
         ("PUT", "/store/items", {"namespace": ["a."], "key": "k", "value": {}}, 422, "Namespace label 'a.'"),
@@ -535,6 +579,12 @@ def test_what_is_wrong_is_said(
     answer = client.request(method, path, **content)
     assert answer.status_code == status
     assert detail in answer.json()["detail"]
+
+
+def test_a_thread_whose_state_is_refused_is_not_made(client: httpx.Client) -> None:
+    given = {"thread_id": str(uuid.uuid4()), "graph_id": "asking", "supersteps": UPDATE_BY_NOBODY}
+    assert client.post("/threads", json=given).status_code == 400
+    assert client.get(f"/threads/{given['thread_id']}").status_code == 404
 
 
 def test_tenants_have_their_own(tmp_path: Path) -> None:

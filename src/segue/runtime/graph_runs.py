@@ -37,6 +37,8 @@ from .runner import LeaseHolder
 logger = logging.getLogger(__name__)
 
 Graph = Pregel[Any, Any, Any, Any]
+Rows = GraphRows
+"""What the work of a transaction gets."""
 Access = Literal["threads.create_run", "threads.update", "threads.read", "assistants.read"]
 Action = Literal["interrupt", "rollback"]
 OPEN = ("running", "pending")

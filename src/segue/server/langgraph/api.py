@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from ...core.agents import first_fault
 from ...core.errors import ConfigurationError, DatabaseUnavailable, InvalidMessage, SegueError, ThreadBusy
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
+from ...prompts.catalogue import render_over_http
 from ...runtime.graph_runs import GraphRuns
 from ...runtime.graph_store import matches
+from ..errors import Problem, language_of
 from ..service import Service
 from ..tenants import Tenant
 from .graphs import GraphCatalogue
@@ -49,6 +52,17 @@ class Given(BaseModel):
     """A request's body; fields that it does not have are left out, as other servers of this API do."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def _checked_config(given: Json) -> Json:
+    for name in ("configurable", "metadata"):
+        if not isinstance(given.get(name) or {}, dict):
+            raise ValueError(f"{name} is no object")
+    return given
+
+
+Config = Annotated[Json, AfterValidator(_checked_config)]
+"""The configuration of a run."""
 
 
 @dataclass(eq=False)
@@ -127,11 +141,6 @@ class Call:
         return checked_id(str(self.request.path_params[f"{name}_id"]), name)
 
     async def body(self, kind: type[Body]) -> Body:
-        """The body of the request.
-
-        Raises:
-            Refusal
-        """
         return read_as(kind, await self.json())
 
     async def json(self) -> Any:
@@ -143,13 +152,13 @@ class Call:
         except ValueError:
             raise Refusal(422, "Invalid JSON in request body") from None
 
-    async def get(self, kind: str, object_id: str, missing: str = "Not Found") -> GraphObject:
-        """An object of the tenant's.
+    async def find(self, kind: str, object_id: str) -> GraphObject | None:
+        """An object, whichever tenant has it."""
+        return await self.runs.tables.read(lambda rows: rows.get(kind, object_id))
 
-        Raises:
-            Refusal
-        """
-        found = await self.runs.tables.read(lambda rows: rows.get(kind, object_id))
+    async def get(self, kind: str, object_id: str, missing: str = "Not Found") -> GraphObject:
+        """An object of the tenant's."""
+        found = await self.find(kind, object_id)
         if found is None or found.owner != self.owner:
             raise Refusal(404, missing)
         return found
@@ -167,11 +176,7 @@ class Call:
 
 
 def read_as(kind: type[Body], given: Any) -> Body:
-    """A value of a request as what it should be.
-
-    Raises:
-        Refusal
-    """
+    """A value of a request as what it should be."""
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -226,6 +231,22 @@ def has_metadata(found: GraphObject, wanted: Mapping[str, Any] | None) -> bool:
     return matches(found.body.get("metadata") or {}, wanted or {})
 
 
+def explain(error: Refusal | Problem | SegueError, scope: Scope) -> tuple[int, str]:
+    """The status and the sentence that this API answers an error with."""
+    match error:
+        case Refusal():
+            return error.status, error.detail
+        case Problem():
+            return error.status, error.message(language_of(scope))
+        case ThreadBusy():
+            return 409, "Thread is already running a task."
+        case ConfigurationError() | InvalidMessage():
+            return 400, str(error)
+        case DatabaseUnavailable():
+            return 503, render_over_http(error, language_of(scope))
+    return 409, str(error)
+
+
 Handler = Callable[[Call], Awaitable[Response | Any]]
 
 
@@ -237,16 +258,11 @@ def route(method: str, path: str, handler: Handler) -> Route:
         try:
             call.service.refuse_while_draining()
             answer = await handler(call)
-        except Refusal as refused:
-            return JSONResponse({"detail": refused.detail}, status_code=refused.status)
-        except ThreadBusy:
-            return JSONResponse({"detail": "Thread is already running a task."}, status_code=409)
-        except (ConfigurationError, InvalidMessage) as error:
-            return JSONResponse({"detail": str(error)}, status_code=400)
         except DatabaseUnavailable:
             raise
-        except SegueError as error:
-            return JSONResponse({"detail": str(error)}, status_code=409)
+        except (Refusal, SegueError) as error:
+            status, detail = explain(error, request.scope)
+            return JSONResponse({"detail": detail}, status_code=status)
         if isinstance(answer, Response):
             return answer
         return Response(status_code=204) if answer is None else JSONResponse(answer)

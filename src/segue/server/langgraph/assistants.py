@@ -1,6 +1,8 @@
 """Assistants: graphs with a configuration, one of each graph by itself, and those that clients make."""
 
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,10 +12,12 @@ from starlette.responses import Response
 
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
+from ...runtime.graph_runs import Rows
 from .api import (
     MOST_FOUND,
     NAMESPACE,
     Call,
+    Config,
     Given,
     ObjectSearch,
     Refusal,
@@ -30,7 +34,7 @@ from .api import (
 class NewAssistant(Given):
     graph_id: str
     assistant_id: str | None = None
-    config: Json | None = None
+    config: Config | None = None
     context: Json | None = None
     metadata: Json | None = None
     name: str | None = None
@@ -40,7 +44,7 @@ class NewAssistant(Given):
 
 class AssistantChange(Given):
     graph_id: str | None = None
-    config: Json | None = None
+    config: Config | None = None
     context: Json | None = None
     metadata: Json | None = None
     name: str | None = None
@@ -96,11 +100,7 @@ async def _all(call: Call) -> list[GraphObject]:
 
 
 async def find_assistant(call: Call, given: str) -> GraphObject:
-    """The assistant of an id, or the one that the graph of that name has by itself.
-
-    Raises:
-        Refusal
-    """
+    """The assistant of an id, or the one that the graph of that name has by itself."""
     if given in call.graphs.ids:
         given = str(uuid.uuid5(NAMESPACE, given))
     try:
@@ -116,13 +116,42 @@ async def find_assistant(call: Call, given: str) -> GraphObject:
 
 
 async def _of_id(call: Call, assistant_id: str, missing: str = "Not Found") -> GraphObject:
-    stored = await call.runs.tables.read(lambda rows: rows.get("assistant", call.owner + assistant_id))
-    if stored is not None:
-        return stored
+    found = await call.find("assistant", call.owner + assistant_id) or _own_of_id(call, assistant_id)
+    if found is None:
+        raise Refusal(404, missing)
+    return found
+
+
+def _own_of_id(call: Call, assistant_id: str) -> GraphObject | None:
+    """The assistant of this id that a graph has by itself."""
     for graph_id in call.graphs.ids:
         if str(uuid.uuid5(NAMESPACE, graph_id)) == assistant_id:
             return _own_assistant(call, graph_id)
-    raise Refusal(404, missing)
+    return None
+
+
+async def _change(call: Call, change: Callable[[GraphObject], Json]) -> GraphObject:
+    """Change the fields of the assistant in the path, which is stored now if it is one that a graph has by itself."""
+    assistant_id = call.id("assistant")
+    object_id, own = call.owner + assistant_id, _own_of_id(call, assistant_id)
+
+    def work(rows: Rows) -> GraphObject:
+        rows.lock(object_id)
+        found = rows.get("assistant", object_id) or own
+        if found is None:
+            raise Refusal(404, "Not Found")
+        changed = replace(found, updated_at=time.time(), body={**found.body, **change(found)})
+        if not rows.put(changed):
+            rows.add(changed)
+        return changed
+
+    return await call.runs.tables.write(work)
+
+
+def _all_versions(found: GraphObject) -> list[Json]:
+    """The versions of an assistant, the one in use last."""
+    used = {name: found.body[name] for name in (*_VERSIONED, "version")}
+    return [*found.body["versions"], {**used, "created_at": found.updated_at}]
 
 
 def _check_graph(call: Call, graph_id: str) -> None:
@@ -161,19 +190,14 @@ async def update(call: Call) -> Any:
     given = await call.body(AssistantChange)
     if given.graph_id:
         _check_graph(call, given.graph_id)
-    known = await _of_id(call, call.id("assistant"))
-    changes = given.model_dump(exclude_none=True)
-    if "metadata" in changes:
-        changes["metadata"] = {**known.body["metadata"], **changes["metadata"]}
-    before = {name: known.body[name] for name in _VERSIONED}
-    versions = [*known.body["versions"], {**before, "version": known.body["version"], "created_at": known.updated_at}]
-    newest = max(each["version"] for each in versions) + 1
-    made = call.new(
-        "assistant", known.object_id, body={**known.body, **changes, "version": newest, "versions": versions}
-    )
-    made = replace(made, created_at=known.created_at)
-    await call.runs.tables.write(lambda rows: rows.put(made) or rows.add(made))
-    return _shown(made)
+
+    def change(found: GraphObject) -> Json:
+        versions = _all_versions(found)
+        metadata = {**found.body["metadata"], **(given.metadata or {})}
+        version = max(each["version"] for each in versions) + 1
+        return {**given.model_dump(exclude_none=True), "metadata": metadata, "version": version, "versions": versions}
+
+    return _shown(await _change(call, change))
 
 
 async def delete(call: Call) -> None:
@@ -203,30 +227,24 @@ def _fits(found: GraphObject, given: AssistantSearch) -> bool:
 
 async def versions(call: Call) -> Any:
     given, found = await call.body(Page), await _of_id(call, call.id("assistant"))
-    body = found.body
-    now = {name: body[name] for name in _VERSIONED}
-    listed = [*body["versions"], {**now, "version": body["version"], "created_at": found.updated_at}]
-    by_number = {each["version"]: each for each in listed}
-    newest_first = [by_number[number] for number in sorted(by_number, reverse=True)]
-    shown = [
-        {**each, "assistant_id": body["assistant_id"], "created_at": iso(each["created_at"])} for each in newest_first
-    ]
+    newest_first = sorted(_all_versions(found), key=lambda each: -each["version"])
+    about = {"assistant_id": found.body["assistant_id"]}
+    shown = [{**each, **about, "created_at": iso(each["created_at"])} for each in newest_first]
     return shown[given.offset : given.offset + given.limit]
 
 
 async def set_latest(call: Call) -> Any:
-    given, found = await call.body(Latest), await _of_id(call, call.id("assistant"))
-    now = {name: found.body[name] for name in _VERSIONED}
-    listed = [*found.body["versions"], {**now, "version": found.body["version"], "created_at": found.updated_at}]
-    chosen = next((each for each in listed if each["version"] == given.version), None)
-    if chosen is None:
-        raise Refusal(404, "Not Found")
-    others = [each for each in listed if each["version"] != given.version]
-    fields = {name: chosen[name] for name in (*_VERSIONED, "version")}
-    made = call.new("assistant", found.object_id, body={**found.body, **fields, "versions": others})
-    made = replace(made, created_at=found.created_at)
-    await call.runs.tables.write(lambda rows: rows.put(made) or rows.add(made))
-    return _shown(made)
+    given = await call.body(Latest)
+
+    def change(found: GraphObject) -> Json:
+        versions = {each["version"]: each for each in _all_versions(found)}
+        chosen = versions.pop(given.version, None)
+        if chosen is None:
+            raise Refusal(404, "Not Found")
+        fields = {name: chosen[name] for name in (*_VERSIONED, "version")}
+        return {**fields, "versions": [*versions.values()]}
+
+    return _shown(await _change(call, change))
 
 
 # What a graph looks like.

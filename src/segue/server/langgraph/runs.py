@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from ...core.graph_objects import GraphEvent, GraphObject
 from ...core.records import Json
 from ...runtime.graph_events import MESSAGE
-from ...runtime.graph_runs import ENDED, Action, NoSuchThread, RunConflict, is_end
+from ...runtime.graph_runs import ENDED, Action, NoSuchThread, Rows, RunConflict, is_end
 from ..errors import encoded
 from ..stream import EventStream
-from .api import MOST_FOUND, Call, Given, Refusal, checked_id, dated, new_id, read_as, route, unsupported
+from .api import MOST_FOUND, Call, Config, Given, Refusal, checked_id, dated, new_id, read_as, route, unsupported
 from .assistants import find_assistant
 from .threads import add_thread, checkpoint_config, new_thread
 
@@ -39,7 +39,7 @@ class NewRun(Given):
     input: Any = None
     command: Json | None = None
     metadata: Json | None = None
-    config: Json | None = None
+    config: Config | None = None
     context: Any = None
     checkpoint: Json | None = None
     checkpoint_id: str | None = None
@@ -60,6 +60,10 @@ class NewRun(Given):
     def modes(self) -> list[str]:
         given = self.stream_mode or "values"
         return [given] if isinstance(given, str) else [*given]
+
+
+class BatchRun(NewRun):
+    thread_id: str | None = None
 
 
 class Cancelled(Given):
@@ -104,7 +108,7 @@ async def begin(
     assistant = await find_assistant(call, given.assistant_id)
     temporary = thread_id is None and given.on_completion != "keep"
     thread = new_thread(call, thread_id or run_id or new_id())
-    if thread_id is None or (given.if_not_exists == "create" and not await _is_there(call, thread_id)):
+    if thread_id is None or given.if_not_exists == "create":
         await add_thread(call, thread)
     known = await call.get("thread", thread.object_id, "Thread or assistant not found.")
     kwargs: Json = {
@@ -141,10 +145,6 @@ async def begin(
     return run, last
 
 
-async def _is_there(call: Call, thread_id: str) -> bool:
-    return await call.runs.tables.read(lambda rows: rows.get("thread", thread_id)) is not None
-
-
 def _config(thread: GraphObject, assistant: GraphObject, given: NewRun) -> Json:
     own, config = assistant.body["config"] or {}, given.config or {}
     place = checkpoint_config(thread.object_id, given.checkpoint, given.checkpoint_id)["configurable"]
@@ -158,10 +158,15 @@ def _merged(own: Any, given: Any) -> Any:
     return {**own, **given} if isinstance(own, dict) and isinstance(given, dict) else given or own
 
 
-async def create(call: Call) -> Response:
+async def _begin(call: Call) -> tuple[NewRun, GraphObject, int]:
+    """As `begin`, the run that a request describes, in the thread of its path."""
     thread_id = call.id("thread") if "thread_id" in call.request.path_params else None
     given = await call.body(NewRun)
-    run, _ = await begin(call, thread_id, given, given.modes)
+    return given, *await begin(call, thread_id, given, given.modes)
+
+
+async def create(call: Call) -> Response:
+    _, run, _ = await _begin(call)
     return _json_response(show_run(run), {"Content-Location": _place(run)})
 
 
@@ -171,8 +176,8 @@ async def batch(call: Call) -> Any:
         raise Refusal(422, "The body is not a list of runs.")
     made = []
     for each in listed:
-        given = read_as(NewRun, each)
-        thread_id = checked_id(each["thread_id"], "thread") if each.get("thread_id") else None
+        given = read_as(BatchRun, each)
+        thread_id = checked_id(given.thread_id, "thread") if given.thread_id else None
         made.append((await begin(call, thread_id, given, given.modes))[0])
     return [show_run(run) for run in made]
 
@@ -189,7 +194,7 @@ async def _result(call: Call, run: GraphObject) -> Json | None:
     ended = await call.runs.wait(run.thread_id, run.object_id)
     if ended is not None and ended.body.get("error"):
         return {"__error__": ended.body["error"]}
-    thread = await call.runs.tables.read(lambda rows: rows.get("thread", run.thread_id))
+    thread = await call.find("thread", run.thread_id)
     if thread is None:
         return None
     values, interrupts = thread.body.get("values") or {}, thread.body.get("interrupts") or {}
@@ -219,9 +224,7 @@ def _waiting(call: Call, run: GraphObject, *, cancels: bool) -> Response:
 
 
 async def wait(call: Call) -> Response:
-    thread_id = call.id("thread") if "thread_id" in call.request.path_params else None
-    given = await call.body(NewRun)
-    run, _ = await begin(call, thread_id, given, given.modes)
+    given, run, _ = await _begin(call)
     return _waiting(call, run, cancels=given.on_disconnect == "cancel")
 
 
@@ -316,14 +319,14 @@ async def run_frames(
                 continue
             for place, (name, data) in enumerate(frames, 1):
                 yield _sse(name, data, event.seq if place == len(frames) else None)
-    ended = await call.runs.tables.read(lambda rows: rows.get("run", run.object_id))
+    ended = await call.find("run", run.object_id)
     if ended is not None and ended.body.get("error"):
         yield _sse("error", ended.body["error"])
 
 
 async def _of_run(call: Call, run: GraphObject, after: int) -> AsyncGenerator[GraphEvent, None]:
     """The events of one run of a thread after a number, until the one that says how it ended."""
-    stored = await call.runs.tables.read(lambda rows: rows.get("run", run.object_id))
+    stored = await call.find("run", run.object_id)
     last = await call.runs.tables.read(lambda rows: rows.last_event(run.thread_id))
     has_ended = stored is None or stored.status in ENDED
     if has_ended and after >= last:
@@ -356,9 +359,7 @@ def _streaming(
 
 
 async def stream(call: Call) -> Response:
-    thread_id = call.id("thread") if "thread_id" in call.request.path_params else None
-    given = await call.body(NewRun)
-    run, last = await begin(call, thread_id, given, given.modes)
+    given, run, last = await _begin(call)
     return _streaming(call, run, last, given.modes, cancels=given.on_disconnect == "cancel")
 
 
@@ -440,7 +441,7 @@ async def delete(call: Call) -> None:
     if run.status not in ENDED:
         raise Refusal(409, "The run has not ended: cancel it first.")
 
-    def work(rows: Any) -> None:
+    def work(rows: Rows) -> None:
         rows.drop_events(run.thread_id, run.object_id)
         rows.delete("run", run.object_id)
 

@@ -15,13 +15,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ...core.errors import SegueError
 from ...core.graph_objects import GraphEvent
 from ...core.records import Json
 from ...runtime.graph_events import MESSAGE
 from ...runtime.graph_runs import is_end, pause
-from ..errors import encoded
+from ..errors import Problem, encoded
 from ..stream import EventStream
-from .api import Call, Given, Reader, Readers, Refusal, checked_id, read_as, route
+from .api import Call, Config, Given, Reader, Readers, Refusal, checked_id, explain, read_as, route
 from .runs import NewRun, Strategy, begin
 
 CHANNELS = {"values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"}
@@ -66,11 +67,7 @@ class Subscription(Given):
 
 
 def subscribed(given: Any) -> Subscription:
-    """The subscription of a request.
-
-    Raises:
-        Refusal
-    """
+    """The subscription of a request."""
     wanted = read_as(Subscription, given)
     unknown = [each for each in wanted.channels if each not in CHANNELS and not each.startswith("custom:")]
     if unknown or not wanted.channels:
@@ -121,7 +118,7 @@ async def _is_own(call: Call, thread_id: str) -> bool:
     """Wait until the thread is there; False where it is another tenant's, or the service stops."""
     with call.runs.watching(thread_id) as changed:
         while not call.runs.draining:
-            thread = await call.runs.tables.read(lambda rows: rows.get("thread", thread_id))
+            thread = await call.find("thread", thread_id)
             if thread is not None:
                 return thread.owner == call.owner
             await pause(changed)
@@ -159,11 +156,30 @@ class _Failed(Exception):
 class RunStart(Given):
     assistant_id: str
     input: Any = None
-    config: Json | None = None
+    config: Config | None = None
     metadata: Json | None = None
     multitask_strategy: Strategy | None = Field(
         default=None, validation_alias=AliasChoices("multitask_strategy", "multitaskStrategy")
     )
+
+
+class Answer(Given):
+    interrupt_id: str
+    response: Any = None
+
+
+class InputRespond(Given):
+    """The answers to several questions; without `responses` the parameters are the answer to one."""
+
+    responses: list[Answer] | None = None
+    update: Any = None
+    goto: Any = None
+    config: Config | None = None
+    metadata: Json | None = None
+
+
+class Unsubscription(Given):
+    subscription_id: str
 
 
 async def _start(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
@@ -171,7 +187,7 @@ async def _start(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
     if not params.get("assistant_id"):
         raise _Failed("invalid_argument", "run.start requires an assistant_id.")
     given = read_as(RunStart, params)
-    thread = await call.runs.tables.read(lambda rows: rows.get("thread", thread_id))
+    thread = await call.find("thread", thread_id)
     forks = bool(((given.config or {}).get("configurable") or {}).get("checkpoint_id"))
     waits = thread is not None and thread.status == "interrupted" and thread.body.get("interrupts") and not forks
     new = NewRun(
@@ -189,22 +205,22 @@ async def _start(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
 
 async def _respond(call: Call, thread_id: str, params: Json) -> tuple[Json, int]:
     """Answer the questions that a thread waits with."""
-    thread = await call.runs.tables.read(lambda rows: rows.get("thread", thread_id))
+    given = read_as(InputRespond, params)
+    answers = {each.interrupt_id: each.response for each in given.responses or [read_as(Answer, params)]}
+    thread = await call.find("thread", thread_id)
     own = thread is not None and thread.owner == call.owner
     interrupts = (thread.body.get("interrupts") or {}) if own and thread else {}
     known = {each["id"] for listed in interrupts.values() for each in listed}
-    listed = params.get("responses") if isinstance(params.get("responses"), list) else [params]
-    answers = {str(each.get("interrupt_id")): each.get("response") for each in listed or ()}
     for interrupt_id in answers:
         if thread is None or thread.status != "interrupted" or interrupt_id not in known:
             raise _Failed("no_such_interrupt", f"Unknown or already-consumed interrupt: {interrupt_id}")
     assert thread is not None
-    command = {"resume": answers, "update": params.get("update"), "goto": params.get("goto")}
+    command = {"resume": answers, "update": given.update, "goto": given.goto}
     new = NewRun(
         assistant_id=thread.body["metadata"]["assistant_id"],
         command={name: value for name, value in command.items() if value is not None},
-        config=params.get("config"),
-        metadata=params.get("metadata"),
+        config=given.config,
+        metadata=given.metadata,
     )
     run, last = await begin(call, thread_id, new, None)
     return {"run_id": run.object_id}, last
@@ -213,12 +229,16 @@ async def _respond(call: Call, thread_id: str, params: Json) -> tuple[Json, int]
 _UNSUPPORTED = ("agent.getTree", "input.inject", "state.get", "state.listCheckpoints", "state.fork")
 
 
+def _error(command_id: Any, error: str, message: str) -> Json:
+    return {"type": "error", "id": command_id, "error": error, "message": message}
+
+
 async def carry_out(call: Call, thread_id: str, given: Any) -> Json:
     """The answer to a command."""
     try:
         command = read_as(Command, given)
     except Refusal as refused:
-        return {"type": "error", "id": None, "error": "invalid_argument", "message": refused.detail}
+        return _error(None, "invalid_argument", refused.detail)
     try:
         if command.method == "run.start":
             result, last = await _start(call, thread_id, command.params)
@@ -229,9 +249,9 @@ async def carry_out(call: Call, thread_id: str, given: Any) -> Json:
         else:
             raise _Failed("unknown_command", f"Unknown protocol command: {command.method}")
     except _Failed as failed:
-        return {"type": "error", "id": command.id, "error": failed.error, "message": str(failed)}
+        return _error(command.id, failed.error, str(failed))
     except Refusal as refused:
-        return {"type": "error", "id": command.id, "error": "unknown_error", "message": refused.detail}
+        return _error(command.id, "unknown_error", refused.detail)
     return {"type": "success", "id": command.id, "result": result, "meta": {"applied_through_seq": last}}
 
 
@@ -250,52 +270,80 @@ async def serve_socket(websocket: WebSocket) -> None:
     except Refusal:
         return await websocket.close(1008)
     await websocket.accept()
-    sending: dict[str, asyncio.Task[None]] = {}
+    subscriptions = _Subscriptions(call, websocket, thread_id)
     try:
         while not call.runs.draining:
-            answer = await _answer(call, websocket, thread_id, await websocket.receive_text(), sending)
+            answer = await _answer(call, thread_id, await websocket.receive_text(), subscriptions)
             await websocket.send_text(encoded(answer))
     except WebSocketDisconnect:
         pass
     finally:
-        for task in sending.values():
+        await subscriptions.close()
+
+
+class _Subscriptions:
+    """What a WebSocket is sent, each subscription by a task of its own; it counts as a stream of the tenant's."""
+
+    def __init__(self, call: Call, websocket: WebSocket, thread_id: str) -> None:
+        self._call = call
+        self._websocket = websocket
+        self._thread_id = thread_id
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._count = 0
+
+    def add(self, wanted: Subscription) -> Json:
+        self._call.service.open_stream(self._call.tenant)
+        self._count += 1
+        name = str(self._count)
+        task = self._sending[name] = asyncio.create_task(self._send_events(wanted), name="websocket events")
+        task.add_done_callback(lambda _: self._call.service.close_stream(self._call.tenant))
+        return {"subscription_id": name}
+
+    async def remove(self, name: str) -> Json:
+        task = self._sending.pop(name, None)
+        if task is None:
+            raise _Failed("no_such_subscription", "There is no such subscription.")
+        task.cancel()
+        await asyncio.wait([task])
+        return {}
+
+    async def close(self) -> None:
+        for task in self._sending.values():
             task.cancel()
-        await asyncio.gather(*sending.values(), return_exceptions=True)
+        await asyncio.gather(*self._sending.values(), return_exceptions=True)
+
+    async def _send_events(self, wanted: Subscription) -> None:
+        async with aclosing(events_of(self._call, self._thread_id, wanted)) as events:
+            async for event in events:
+                await self._websocket.send_text(encoded(shown(event)))
+        if self._call.runs.draining:
+            await self._websocket.close(1012)
 
 
-async def _answer(
-    call: Call, websocket: WebSocket, thread_id: str, text: str, sending: "dict[str, asyncio.Task[None]]"
-) -> Json:
+async def _answer(call: Call, thread_id: str, text: str, subscriptions: _Subscriptions) -> Json:
+    """The answer to what a client sent."""
     try:
         given = json.loads(text)
     except ValueError:
-        return {"type": "error", "id": None, "error": "invalid_argument", "message": "The frame is no JSON."}
-    method = given.get("method") if isinstance(given, dict) else None
-    params = given.get("params") if isinstance(given, dict) else None
-    if method == "subscription.subscribe":
-        try:
-            wanted = subscribed(params)
-        except Refusal as refused:
-            return {"type": "error", "id": given.get("id"), "error": "invalid_argument", "message": refused.detail}
-        name = str(len(sending) + 1)
-        sending[name] = asyncio.create_task(_send_events(call, websocket, thread_id, wanted), name="websocket events")
-        return {"type": "success", "id": given.get("id"), "result": {"subscription_id": name}}
-    if method == "subscription.unsubscribe":
-        task = sending.pop(str((params or {}).get("subscription_id")), None)
-        if task is None:
-            message = "There is no such subscription."
-            return {"type": "error", "id": given.get("id"), "error": "no_such_subscription", "message": message}
-        task.cancel()
-        return {"type": "success", "id": given.get("id"), "result": {}}
-    return await carry_out(call, thread_id, given)
-
-
-async def _send_events(call: Call, websocket: WebSocket, thread_id: str, wanted: Subscription) -> None:
-    async with aclosing(events_of(call, thread_id, wanted)) as events:
-        async for event in events:
-            await websocket.send_text(encoded(shown(event)))
-    if call.runs.draining:
-        await websocket.close(1012)
+        return _error(None, "invalid_argument", "The frame is no JSON.")
+    form = given if isinstance(given, dict) else {}
+    params = form.get("params")
+    try:
+        call.service.refuse_while_draining()
+        match form.get("method"):
+            case "subscription.subscribe":
+                result = subscriptions.add(subscribed(params))
+            case "subscription.unsubscribe":
+                result = await subscriptions.remove(read_as(Unsubscription, params).subscription_id)
+            case _:
+                return await carry_out(call, thread_id, given)
+    except _Failed as failed:
+        return _error(form.get("id"), failed.error, str(failed))
+    except Refusal as refused:
+        return _error(form.get("id"), "invalid_argument", refused.detail)
+    except (Problem, SegueError) as error:
+        return _error(form.get("id"), "unknown_error", explain(error, call.request.scope)[1])
+    return {"type": "success", "id": form.get("id"), "result": result}
 
 
 ROUTES = [

@@ -1,5 +1,6 @@
 """Threads: their records, states and histories."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
 from ...runtime.graph_events import as_json
-from ...runtime.graph_runs import Access, Graph
+from ...runtime.graph_runs import Access, Graph, Rows
 from ...runtime.graph_store import matches
 from .api import (
     MOST_FOUND,
@@ -26,6 +27,7 @@ from .api import (
     has_metadata,
     iso,
     new_id,
+    read_as,
     route,
     unsupported,
 )
@@ -71,7 +73,7 @@ class StateAt(Given):
 
 class History(Given):
     limit: int = Field(default=10, ge=1, le=MOST_FOUND)
-    before: Any = None
+    before: Json | str | None = None
     metadata: Json | None = None
     checkpoint: Json | None = None
 
@@ -118,9 +120,13 @@ async def create(call: Call) -> Any:
             raise Refusal(409, f"Thread with ID {thread_id} already exists")
         return show_thread(await call.thread(thread_id))
     if given.supersteps:
-        async with _writable(call, made) as graph:
-            steps = [[_update(each) for each in step.updates] for step in given.supersteps]
-            await graph.abulk_update_state({"configurable": {"thread_id": thread_id}}, steps)
+        steps = [[_update(each) for each in step.updates] for step in given.supersteps]
+        try:
+            async with _writable(call, made) as graph:
+                await graph.abulk_update_state({"configurable": {"thread_id": thread_id}}, steps)
+        except Refusal:
+            await call.runs.delete_thread(thread_id)
+            raise
     return show_thread(await call.thread(thread_id))
 
 
@@ -138,12 +144,11 @@ async def update(call: Call) -> Any:
         raise unsupported("ttl of threads")
     found = await call.thread(call.id("thread"))
 
-    def change(rows: Any) -> GraphObject:
+    def change(rows: Rows) -> GraphObject:
         rows.lock(found.object_id)
-        now: GraphObject = rows.get("thread", found.object_id) or found
+        now = rows.get("thread", found.object_id) or found
         body = {**now.body, "metadata": {**now.body["metadata"], **(given.metadata or {})}}
-        changed = replace(call.new("thread", now.object_id, thread_id=now.thread_id, status=now.status, body=body))
-        changed = replace(changed, created_at=now.created_at)
+        changed = replace(now, updated_at=time.time(), body=body)
         rows.put(changed)
         return changed
 
@@ -183,7 +188,7 @@ async def copy(call: Call) -> Any:
     made = call.new("thread", new_id(), status=found.status, body=found.body)
     made = replace(made, thread_id=made.object_id, status="idle" if found.status == "busy" else found.status)
 
-    def store(rows: Any) -> None:
+    def store(rows: Rows) -> None:
         rows.add(made)
         rows.copy_state(found.object_id, made.object_id)
 
@@ -222,11 +227,7 @@ async def _readable(call: Call, thread: GraphObject, access: Access = "threads.r
 
 @asynccontextmanager
 async def _writable(call: Call, thread: GraphObject) -> AsyncIterator[Graph]:
-    """The graph of a thread that no run has, until the end.
-
-    Raises:
-        Refusal, ThreadBusy
-    """
+    """The graph of a thread that no run has, until the end."""
     if thread.status == "busy":
         raise Refusal(409, "Thread is already running a task.")
     async with _readable(call, thread, "threads.update") as graph:
@@ -237,6 +238,8 @@ async def _writable(call: Call, thread: GraphObject) -> AsyncIterator[Graph]:
         fence = await call.runs.writing(thread.object_id)
         try:
             yield graph
+        except (InvalidUpdateError, ValueError) as error:
+            raise Refusal(400, str(error)) from None
         finally:
             await call.runs.release(thread.object_id, fence)
         await call.runs.refresh(thread, graph)
@@ -322,11 +325,8 @@ async def get_state_at(call: Call) -> Any:
 async def update_state(call: Call) -> Any:
     given, thread = await call.body(StateChange), await call.thread(call.id("thread"))
     config = checkpoint_config(thread.object_id, given.checkpoint, given.checkpoint_id)
-    try:
-        async with _writable(call, thread) as graph:
-            stored = await graph.aupdate_state(config, given.values, given.as_node)
-    except (InvalidUpdateError, ValueError) as error:
-        raise Refusal(400, str(error)) from None
+    async with _writable(call, thread) as graph:
+        stored = await graph.aupdate_state(config, given.values, given.as_node)
     place = _place(stored, thread.object_id) or {}
     return {"checkpoint": place, "configurable": place, "checkpoint_id": place.get("checkpoint_id")}
 
@@ -334,11 +334,11 @@ async def update_state(call: Call) -> Any:
 async def history(call: Call) -> Any:
     if call.request.method == "GET":
         query = call.request.query_params
-        given = History(limit=int(query.get("limit", "10")), before=query.get("before"))
+        given = read_as(History, {name: query[name] for name in ("limit", "before") if name in query})
     else:
         given = await call.body(History)
     thread = await call.thread(call.id("thread"))
-    before = given.before
+    before: Any = given.before
     if isinstance(before, str):
         before = checkpoint_config(thread.object_id, None, before)
     elif isinstance(before, dict) and "configurable" not in before:
