@@ -497,7 +497,11 @@ async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) 
 
 
 def _read_plan(draft: Mapping[str, Any], state: PlanState, work: NodeContext) -> Plan:
-    """The plan of a draft behind what is done of the last one."""
+    """The plan of a draft behind what is done of the last one.
+
+    Raises:
+        InvalidPlan: it cannot run.
+    """
     goal = str(draft.get("goal") or state["objective"])
     old = tuple(Step(**step) for step in state["plan"])
     new = _without_thoughts(read_draft(draft.get("steps")), old)

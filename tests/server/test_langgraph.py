@@ -520,24 +520,29 @@ def test_a_cron_begins_a_run_when_it_is_due(served: Served, client: httpx.Client
     cron = client.post("/runs/crons", json=given).json()
     assert cron["next_run_date"].endswith("-01-01T00:00:00+00:00")
     path = f"/runs/crons/{cron['cron_id']}"
-    assert client.patch(path, json={"schedule": "0 1 1 1 *"}).json()["next_run_date"].endswith("01:00:00+00:00")
+    changed = client.patch(path, json={"schedule": "0 1 1 1 *", "stream_subgraphs": None}).json()
+    assert changed["next_run_date"].endswith("01:00:00+00:00")
     assert [each["cron_id"] for each in client.post("/runs/crons/search", json={"metadata": {"c": 1}}).json()] == [
         cron["cron_id"]
     ]
-    tables = served.application.state.langgraph.runs.tables
-
-    def make_due(rows: Any) -> None:
-        stored = rows.get("cron", cron["cron_id"])
-        stored.body["due"] = time.time()
-        rows.put(stored)
-
-    served.do(tables.write(make_due))
-    deadline = time.monotonic() + SECONDS
-    while client.get("/store/items", params={"namespace": "notes.own", "key": "by cron"}).json() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    change_object(served, "cron", cron["cron_id"], due=time.time())
+    wait_until(lambda: client.get("/store/items", params={"namespace": "notes.own", "key": "by cron"}).json())
     assert client.delete(path).status_code == 204
     assert client.delete(path).status_code == 404
+
+
+def test_a_cron_that_cannot_begin_stops_no_other(served: Served, client: httpx.Client) -> None:
+    given = {"assistant_id": "noting", "schedule": "0 0 1 1 *"}
+    texts = [f"cron {uuid.uuid4()}" for _ in range(2)]
+    first, second = (client.post("/runs/crons", json={**given, "input": {"text": text}}).json() for text in texts)
+    payload = {**first["payload"], "stream_mode": "nothing"}
+    change_object(served, "cron", first["cron_id"], due=time.time(), payload=payload)
+    change_object(served, "cron", second["cron_id"], due=time.time())
+    wait_until(lambda: client.get("/store/items", params={"namespace": "notes.own", "key": texts[1]}).json())
+    for cron in (first, second):
+        path = f"/runs/crons/{cron['cron_id']}"
+        wait_until(lambda path=path: client.get(path).json()["next_run_date"].endswith("-01-01T00:00:00+00:00"))
+        client.delete(path)
 
 
 # Errors.
@@ -568,6 +573,7 @@ UPDATE_BY_NOBODY = [{"updates": [{"values": {"text": "x"}, "as_node": "nobody"}]
         ("PUT", "/store/items", {"namespace": ["a."], "key": "k", "value": {}}, 422, "Namespace label 'a.'"),
         ("POST", "/store/items/search", {"query": "x"}, 501, "query"),
         ("POST", "/runs/crons", {"assistant_id": "asking", "schedule": "zz"}, 422, "Invalid cron schedule: 'zz'"),
+        ("POST", "/runs/crons", {"assistant_id": "asking", "schedule": "0 0 1 1 *", "stream_mode": "x"}, 422, "mode"),
         ("POST", f"/threads/{NOWHERE}/stream/events", {"channels": ["x"]}, 422, "channels has the unknown 'x'."),
         ("GET", f"/threads/{NOWHERE}/stream", None, 501, "is not supported by Segue."),
     ],

@@ -11,12 +11,13 @@ from starlette.responses import Response
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
 from ...core.schedules import following
-from .api import Call, Given, ObjectSearch, Refusal, dated, has_metadata, iso, new_id, route, unsupported
+from .api import Call, Config, Given, ObjectSearch, Refusal, dated, has_metadata, iso, new_id, route, unsupported
 from .assistants import find_assistant
+from .runs import Mode, Strategy
 
 _OF_RUN = (
-    *("assistant_id", "input", "command", "metadata", "config", "context", "interrupt_before", "interrupt_after"),
-    *("multitask_strategy", "stream_mode", "stream_subgraphs", "durability", "checkpoint_id"),
+    *("input", "metadata", "config", "context", "interrupt_before", "interrupt_after"),
+    *("multitask_strategy", "stream_mode", "stream_subgraphs", "durability"),
 )
 FIELDS = 5
 
@@ -24,17 +25,17 @@ FIELDS = 5
 class CronFields(Given):
     input: Any = None
     metadata: Json | None = None
-    config: Json | None = None
+    config: Config | None = None
     context: Any = None
     webhook: str | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
-    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None
+    multitask_strategy: Strategy | None = None
     on_run_completed: Literal["delete", "keep"] | None = None
     end_time: datetime | None = None
     timezone: str | None = None
     enabled: bool | None = None
-    stream_mode: Any = None
+    stream_mode: Mode | list[Mode] | None = None
     stream_subgraphs: bool | None = None
     durability: Literal["sync", "async", "exit"] | None = None
 
@@ -74,11 +75,7 @@ def show_cron(found: GraphObject) -> Json:
 
 
 def next_due(body: Mapping[str, Any], after: float) -> float | None:
-    """When a cron is due after a moment; None where it is over.
-
-    Raises:
-        Refusal
-    """
+    """When a cron is due after a moment; None where it is over."""
     schedule, end = body["schedule"], body["end_time"]
     try:
         due = following(schedule, body["timezone"] or "UTC", after) if len(schedule.split()) == FIELDS else None
@@ -129,7 +126,8 @@ async def update(call: Call) -> Any:
     if "end_time" in changes:
         body["end_time"] = given.end_time.timestamp() if given.end_time else None
     body["metadata"] = {**body["metadata"], **(given.metadata or {})}
-    body["payload"] = {**body["payload"], **{name: value for name, value in changes.items() if name in _OF_RUN}}
+    payload = {**body["payload"], **{name: value for name, value in changes.items() if name in _OF_RUN}}
+    body["payload"] = {name: value for name, value in payload.items() if value is not None}
     body["due"] = next_due(body, time.time())
     status = found.status if given.enabled is None else "enabled" if given.enabled else "disabled"
     changed = replace(found, status=status, updated_at=time.time(), body=body)

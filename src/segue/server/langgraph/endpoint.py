@@ -15,9 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 
+from ...core.errors import DatabaseUnavailable
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
 from ...runtime.graph_calls import CallLedger
+from ...runtime.graph_runs import Rows
 from ..run import logger
 from ..service import Service
 from ..tenants import Tenant
@@ -54,11 +56,7 @@ ROUTES = [
 
 @asynccontextmanager
 async def serving_graphs(application: FastAPI, service: Service, path: Path) -> AsyncIterator[None]:
-    """Offer the graphs of a `langgraph.json`, and the agents, through LangGraph's server API.
-
-    Raises:
-        ConfigurationError: a graph cannot be imported, or its state not be stored.
-    """
+    """Offer the graphs of a `langgraph.json`, and the agents, through LangGraph's server API."""
     sources = load_sources(path)
     ledger = CallLedger(service.app.database)
     catalogue = GraphCatalogue(sources, partial(agent_graph, service), ledger, lambda: service.agents)
@@ -91,27 +89,32 @@ async def _begin_crons(service: Service, served: Served) -> None:
                 if cron.body["due"] is not None and cron.body["due"] <= time.time():
                     await _begin_cron(service, served, cron)
         except Exception:  # noqa: BLE001  logged with its trace, and tried again
-            logger.exception("crons did not begin")
+            logger.exception("crons were not looked for")
         await asyncio.sleep(CRON_SECONDS)
 
 
 async def _begin_cron(service: Service, served: Served, cron: GraphObject) -> None:
-    """Begin the run of a cron that is due, once, whichever process does it."""
+    """Begin the run of a cron that is due, once, whichever process does it; one that cannot begin is left out."""
     scope = {"type": "http", "method": "POST", "headers": [], "segue_count_chat": lambda: None, "path_params": {}}
     name = cron.owner.removesuffix(":")
     tenant = Tenant(name, roles=frozenset() if name else None, is_one_person=not name)
     call = Call(service, served.runs, served.graphs, served.readers, Request(scope), tenant)
     run_id = str(uuid.uuid5(NAMESPACE, f"{cron.object_id} {cron.body['due']}"))
-    given = runs.NewRun(**cron.body["payload"], on_completion=cron.body["on_run_completed"])
+    due = None
     try:
+        due = crons.next_due(cron.body, max(cron.body["due"], time.time() - 1.0))
+        given = runs.NewRun(**cron.body["payload"], on_completion=cron.body["on_run_completed"])
         await runs.begin(call, cron.thread_id or None, given, given.modes, run_id=run_id)
+    except DatabaseUnavailable:
+        raise
     except Refusal as refused:
         logger.warning("cron did not begin", extra={"cron_id": cron.object_id, "why": refused.detail})
-    due = crons.next_due(cron.body, max(cron.body["due"], time.time() - 1.0))
+    except Exception:  # noqa: BLE001  logged with its trace: the crons after it begin all the same
+        logger.exception("cron did not begin", extra={"cron_id": cron.object_id})
 
-    def work(rows: object) -> None:
-        stored = rows.get("cron", cron.object_id)  # type: ignore[attr-defined]
+    def work(rows: Rows) -> None:
+        stored = rows.get("cron", cron.object_id)
         if stored is not None and stored.body["due"] == cron.body["due"]:
-            rows.put(replace(stored, body={**stored.body, "due": due}))  # type: ignore[attr-defined]
+            rows.put(replace(stored, body={**stored.body, "due": due}))
 
     await served.runs.tables.write(work)
