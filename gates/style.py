@@ -14,8 +14,6 @@ INTERFACES = {"agents", "audit", "files", "memory", "notifications", "rewind", "
 PYTHON = "docs/reference/python.md"
 PUBLIC = ("graphs", "memory.folder", "runtime.message_files", "runtime.notifications", "runtime.schedules")
 """What is public beside what `segue` exports and the page of Python lists: the graphs, and interfaces of an app."""
-_NOT_YET = ("nodes/plan", "src/segue/runtime/graph_runs.py", "src/segue/server/langgraph/")
-"""Modules whose internal functions still have such sections."""
 
 _WITHIN = ("src/segue/app.py", "src/segue/runtime/")
 _APPS = {"app", "_app", "opened"}
@@ -74,8 +72,6 @@ def find_internal_raises() -> Iterator[str]:
     modules = {_module_name(file): file for file in source()}
     public = [name if name in modules else name.rpartition(".")[0] for name in _public_names()]
     for module, file in modules.items():
-        if file.relative_to(ROOT).as_posix().startswith(_NOT_YET):
-            continue
         is_public = any(f"{module}.".startswith(f"{name}.") for name in public)
         for node in source()[file]:
             if (

@@ -204,11 +204,7 @@ def call_of(step: Step, state: PlanState) -> PlannedCall:
 
 
 def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
-    """The call with the results that its step refers to.
-
-    Raises:
-        DanglingReference: one is not there.
-    """
+    """The call with the results that its step refers to."""
     ran = {o["step_id"]: o for o in state["outcomes"] if CallResult.of(o["result"]).success}
     arguments = resolve_arguments(call.params, partial(_look_up, outcomes=ran))
     taken = {}
@@ -219,11 +215,7 @@ def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
 
 
 def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
-    """The call as it is sent out: that of the wave, or with what an update of the state has changed in its step since.
-
-    Raises:
-        TaskError: the update cannot be carried out.
-    """
+    """The call as it is sent out: with what an update of the state has changed in its step since the wave was made."""
     step = next((Step(**step) for step in state["plan"] if step["step_id"] == call.step_id), None)
     if step is None or step.status is not Status.RUNNING:
         raise _not_changed(call, "it is under way in this state")
@@ -300,9 +292,6 @@ def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
     """The part of a step's result that a reference leads to; of a hidden one, the reference by which calls get it.
 
     `outcomes` are what ran successfully, by the steps' ids.
-
-    Raises:
-        DanglingReference: the step, field or place is not there.
     """
     if is_to_call(reference):
         return {REF: reference}
@@ -497,11 +486,7 @@ async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) 
 
 
 def _read_plan(draft: Mapping[str, Any], state: PlanState, work: NodeContext) -> Plan:
-    """The plan of a draft behind what is done of the last one.
-
-    Raises:
-        InvalidPlan: it cannot run.
-    """
+    """The plan of a draft behind what is done of the last one."""
     goal = str(draft.get("goal") or state["objective"])
     old = tuple(Step(**step) for step in state["plan"])
     new = _without_thoughts(read_draft(draft.get("steps")), old)

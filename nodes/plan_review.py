@@ -147,11 +147,7 @@ def review_tool(call: Mapping[str, Any], specs: _Specs, asks_user: bool, languag
 
 
 def _refuse_without_effect(edited: Sequence[Json], shown: Sequence[Json], specs: _Specs) -> None:
-    """Refuse what a person wrote into a plan and would have no effect, and a call that could not be made.
-
-    Raises:
-        InvalidPlan.
-    """
+    """Refuse what a person wrote into a plan and would have no effect, and a call that could not be made."""
     before = {str(step["step"]): step for step in shown}
     for place, item in enumerate(edited, start=1):
         step = str(item.get("step", item.get("step_id", place)))
