@@ -27,7 +27,7 @@ export function Conversation() {
   const isNew = !turns.length && !sending;
   const isEmpty = isNew && (state === "none" || state === "ready");
   return html`<div class="conversation" data-empty=${isEmpty} ...${useDropping()}>
-    <div class="scroller" ref=${scroller} data-end=${isAtEnd} tabindex=${isEmpty ? undefined : 0} role="log"
+    <div class="scroller" ref=${scroller} data-away=${!isAtEnd} tabindex=${isEmpty ? undefined : 0} role="log"
       aria-live="off" aria-label=${t("conversation.label")}>
       <div class="column" ref=${content}>
         ${older &&
