@@ -19,9 +19,9 @@ def cells(text: str, row: str) -> list[str]:
 
 def test_the_readmes_crashes_are_those_of_make_crash() -> None:
     measured = {
-        "killed with `kill -9`, at a write to the database or at a random time": ["**all**"],
+        "killed with `kill -9`, during a write to the database or at a random time": ["**all**"],
         "power cuts": ["a power cut"],
-        "paused, as a user does, after an event or at a write to the database": ["a pause after an event", "a pause at a write"],
+        "paused by an ordinary pause request, after an event or during a write to the database": ["a pause after an event", "a pause at a write"],
         "full disks": ["a full disk"],
     }
     for row, sources in measured.items():
@@ -43,7 +43,7 @@ def test_the_readmes_costs_are_those_of_make_bench() -> None:
         "task with 3 calls": "of a task of 3 calls",
         "with 10 calls": "of a task of 10 calls",
         "with 100 calls": "of a task of 100 calls",
-        "without calls, until the first token": "until the first token",
+        "task without calls, CPU time until its first token": "until the first token",
     }
     (row,) = re.findall(rf"^\| {re.escape(' | '.join(columns))} \|\n.*\n\| (.*) \|$", README, re.MULTILINE)
     measured = [RATIOS[f"CPU {what}, Segue native × create_agent + SQLite"] for what in columns.values()]
