@@ -21,7 +21,10 @@ def test_the_readmes_crashes_are_those_of_make_crash() -> None:
     measured = {
         "killed with `kill -9`, during a write to the database or at a random time": ["**all**"],
         "power cuts": ["a power cut"],
-        "paused by an ordinary pause request, after an event or during a write to the database": ["a pause after an event", "a pause at a write"],
+        "paused by an ordinary pause request, after an event or during a write to the database": [
+            "a pause after an event",
+            "a pause at a write",
+        ],
         "full disks": ["a full disk"],
     }
     for row, sources in measured.items():
