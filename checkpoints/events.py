@@ -9,7 +9,7 @@ from operator import methodcaller
 from typing import Any
 
 from segue.core.audit import Act
-from segue.core.errors import TaskError, UnknownTask
+from segue.core.errors import KeyUsed, TaskError, UnknownTask
 from segue.core.events import Event, TaskComplete, ToolResult
 from segue.core.records import Json, RequestKey, SentEvent, StoredEvent, Task, from_row
 from segue.core.task import TaskStatus
@@ -148,7 +148,7 @@ _PUT = """
 _WAITS = f"status = '{TaskStatus.WAITING}'"
 _DUE = f"SELECT task_id, agent_id FROM tasks WHERE {_WAITS} AND due <= ? ORDER BY due, position"
 _SET_DUE = f"UPDATE tasks SET due = ? WHERE task_id = ? AND {_WAITS} RETURNING thread_id"
-_SENT = "SELECT 1 FROM sent_events WHERE key = ?"
+_SENT = "SELECT * FROM sent_events WHERE key = ?"
 _AWAKE = f"UPDATE tasks SET due = {AT_ONCE} WHERE task_id = :task_id AND {_WAITS} AND awaited = :name"
 _NEXT = """
     SELECT * FROM sent_events WHERE task_id = ? AND name = ? AND taken_at IS NULL ORDER BY position LIMIT 1
@@ -165,26 +165,41 @@ class SentEvents:
         self._clock = clock or time.time
 
     async def send(self, task_id: str, name: str, data: Any, key: RequestKey | None = None) -> None:
-        """Keep an event for a task; one that waits for it is due at once."""
-        values = {"task_id": task_id, "name": name, "data": json.dumps({"data": data}), "now": self._clock()}
+        """Keep an event for a task, with `key` once; one that waits for it is due at once."""
+        await self._send(task_id, name, lambda _: data, key)
 
-        def send(connection: Connection) -> None:
+    async def send_next(
+        self, task_id: str, name: str, make: Callable[[Sequence[SentEvent]], Any], key: RequestKey | None = None
+    ) -> Any:
+        """As `send`, with what `make` gives for the events of that name so far; returns the data that was sent.
+
+        No other event is sent to the task between.
+        """
+        return await self._send(task_id, name, lambda connection: make(_all_sent(connection, task_id, name)), key)
+
+    async def _send(self, task_id: str, name: str, make: Callable[[Connection], Any], key: RequestKey | None) -> Any:
+        def send(connection: Connection) -> Any:
             rows = connection.fetched(f"{_TASK}{connection.for_update}", (task_id,))
             if not rows:
                 raise UnknownTask(task_id)
-            if key and connection.fetched(_SENT, (key.key,)):
-                return
-            task = from_row(Task, rows[0])
+            if key and (found := connection.fetched(_SENT, (key.key,))):
+                sent = from_row(SentEvent, found[0])
+                if (sent.task_id, sent.name) != (task_id, name):
+                    raise KeyUsed(key.name)
+                return sent.data.get("data")
+            data, task = make(connection), from_row(Task, rows[0])
             if task.is_over:
                 raise TaskError(
                     "Task {task_id} is {status}: it accepts no events.", task_id=task_id, status=task.status
                 )
+            values = {"task_id": task_id, "name": name, "data": json.dumps({"data": data}), "now": self._clock()}
             connection.execute(_PUT, {**values, "thread_id": task.session_id, "key": key.key if key else None})
             connection.execute(_AWAKE, values)
             record(connection, Act("event", {"name": name}), task.session_id, task_id)
             connection.notify(task_id, task.session_id)
+            return data
 
-        await self._database.write(send, synced=True)
+        return await self._database.write(send, synced=True)
 
     async def next(self, task_id: str, name: str) -> SentEvent | None:
         """Return the first event of a name that a task has not taken."""
@@ -192,8 +207,7 @@ class SentEvents:
 
     async def all(self, task_id: str, name: str) -> Sequence[SentEvent]:
         """Return the events of a name that were sent to a task, oldest first, also those that it took."""
-        rows = await self._database.read(lambda connection: connection.fetched(_ALL, (task_id, name)))
-        return [from_row(SentEvent, row) for row in rows]
+        return await self._database.read(lambda connection: _all_sent(connection, task_id, name))
 
     async def due(self, now: float) -> Sequence[tuple[str, str]]:
         """Return the ids of the tasks that waited until now, or whose event came, each with its agent's."""
@@ -208,6 +222,10 @@ class SentEvents:
                 reseal(connection, "changed", rows[0]["thread_id"], task_id)
 
         await self._database.write(change)
+
+
+def _all_sent(connection: Connection, task_id: str, name: str) -> list[SentEvent]:
+    return [from_row(SentEvent, row) for row in connection.fetched(_ALL, (task_id, name))]
 
 
 def next_event(connection: Connection, task_id: str, name: str) -> SentEvent | None:

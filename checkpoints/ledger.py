@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -37,6 +37,10 @@ _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY pos
 _LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY position"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
+_FINISHED_CHECKSUMS = "SELECT position, checksum FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0"
+_FINISHED_SINCE = """
+    SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 AND position >= ? ORDER BY position
+"""
 _FINISHED_ONE = f"{_FIND} AND state = 'done' AND orphaned = 0"
 
 DECODED = 500
@@ -108,6 +112,8 @@ class ToolLedger:
         """The finished calls that were read, by their position; only the run with this fence ends others."""
         self._ended: set[CallKey] = set()
         """Those that ended since then."""
+        self._finished_above: dict[int, tuple[int, Call]] = {}
+        """Those of the threads above, by their position, each with its checksum."""
 
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         """Store the intent to run a call; `synced`, it is on the disk when this returns.
@@ -200,24 +206,42 @@ class ToolLedger:
     async def finished(self) -> list[Call]:
         """Return the thread's finished calls, oldest first; those that its state does not know aside.
 
-        A run reads each of them once.
+        A run decodes each of them once, and one of a thread above again if it changed.
         """
         known, ended = self._finished, {*self._ended}
         if known is None or not self._fence:
             rows = await self._database.read(lambda db: db.fetched(_FINISHED, (self._thread_id,)))
+        elif keys := [self._row(key) for key in ended]:
+            rows = await self._database.read(lambda db: [row for key in keys for row in db.fetched(_FINISHED_ONE, key)])
         else:
-            rows = await self._database.read(lambda db: [*self._rows_of(ended, db)]) if ended else []
-        for thread_id in self._above:
-            rows = [*rows, *await self._database.read(methodcaller("fetched", _FINISHED, (thread_id,)))]
+            rows = []
         new = {row["position"]: from_row(Call, row) for row in rows}
         found = {**(known or {}), **(self._finished or {}), **new}
         if self._fence:
             self._finished, self._ended = found, self._ended - ended
+        if self._above:
+            self._finished_above = await self._database.read(self._read_above)
+            found = {**found, **{position: call for position, (_, call) in self._finished_above.items()}}
         return [found[position] for position in sorted(found)]
 
-    def _rows_of(self, keys: Collection[CallKey], connection: Connection) -> Iterator[Row]:
-        for key in keys:
-            yield from connection.fetched(_FINISHED_ONE, self._row(key))
+    def _read_above(self, connection: Connection) -> dict[int, tuple[int, Call]]:
+        """The finished calls of the threads above, of which those that are known stay.
+
+        Their runs go on: they end calls that began earlier, and give one that waited another outcome.
+        """
+        found = dict[int, tuple[int, Call]]()
+        for thread_id in self._above:
+            changed = set[int]()
+            for row in connection.fetched(_FINISHED_CHECKSUMS, (thread_id,)):
+                known = self._finished_above.get(row["position"])
+                if known and known[0] == row["checksum"]:
+                    found[row["position"]] = known
+                else:
+                    changed.add(row["position"])
+            for row in connection.fetched(_FINISHED_SINCE, (thread_id, min(changed))) if changed else ():
+                if row["position"] in changed:
+                    found[row["position"]] = row["checksum"], from_row(Call, row)
+        return found
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)

@@ -50,6 +50,7 @@ def _unlisted_interfaces() -> Iterator[str]:
                 inner.attr
                 for inner in ast.walk(node)
                 if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)
+                if isinstance(inner.value, ast.Name) and inner.value.id == "self"
             }
             for name in sorted({name for name in stored if not name.startswith("_")} ^ INTERFACES):
                 yield f"src/segue/app.py: App.{name} is either no attribute or not listed in gates/style.py"

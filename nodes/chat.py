@@ -119,7 +119,7 @@ async def condense(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     """Ask for prose, once for all messages that leave the prompt; where there is none, the entries stand alone."""
     work = node_context(runtime)
     leaving = _past_window(before_objective(state["messages"]), state, work)
-    said = said_by_turn(leaving.left_out, leaving.digest.turns)
+    said = said_by_turn(leaving.left_out, leaving.turns)
     if not said:
         return _digested(leaving.digest, state, work)
     request = prose_request(said, state["language"], work.agent.budget.prompt_tokens // 2)

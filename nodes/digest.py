@@ -21,7 +21,7 @@ from segue.core.value_forms import leaves, structured
 from segue.memory.statements import MOST_CHARS, find_statements
 from segue.prompts.catalogue import language_of, task_text
 
-from .context import DIGEST, REJECTED, as_json, is_steering, ref_of, truncate
+from .context import DIGEST, REJECTED, as_json, is_digest, is_steering, ref_of, truncate
 
 Kind = Literal[
     "rule", "limit", "decision", "fact", "preference", "identifier", "deadline", "open_step", "result", "summary"
@@ -51,6 +51,21 @@ TURN: Final = "turn"
 """In a user's message at the beginning of a window: the number of its turn in the session."""
 NOT_SAID: Final = "brief"
 """In a message: its words are no person's of this session."""
+
+
+def turns_of(messages: Iterable[AnyMessage], begin: int = 0) -> Iterator[tuple[int, AnyMessage]]:
+    """What was said in a session, each message with the number of its turn; so many turns began before the first.
+
+    A user's message begins a turn, unless it was added to a task under way; at the beginning of a window it has the
+    turn's number.
+    """
+    turn = begin
+    for message in messages:
+        if message.additional_kwargs.get(NOT_SAID) or is_digest(message):
+            continue
+        if message.type == "human" and not is_steering(message):
+            turn = message.additional_kwargs.get(TURN) or turn + 1
+        yield turn, message
 
 
 @dataclass(frozen=True)
@@ -184,12 +199,8 @@ def fold(digest: Digest, messages: Iterable[AnyMessage], most_tokens: int, most_
     """
     turns, language, found = digest.turns, digest.language, list[Entry]()
     calls: dict[str | None, Any] = {}
-    for message in messages:
-        if message.additional_kwargs.get(NOT_SAID):
-            continue
+    for turns, message in turns_of(messages, digest.turns):
         if message.type == "human":
-            if not is_steering(message):
-                turns = message.additional_kwargs.get(TURN) or turns + 1
             language = language or language_of(message.text)
             found += of_text(message.text, f"turn-{turns}")
         elif message.type == "system":

@@ -3,7 +3,7 @@
 Whole exchanges are left out, in jumps, so that the prompt's prefix stays the same; the digest changes with them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from segue.core.message import ATTACHMENTS
 from segue.core.models import KEPT, tokens
 
 from .context import KEPT_CHARS, as_json, conversation, excerpt_of, is_digest, is_steering, ref_of
-from .digest import NOT_SAID, TURN, Digest, digest_in, fold, mark_changed, most_share_of, share_of
+from .digest import TURN, Digest, digest_in, fold, mark_changed, most_share_of, share_of, turns_of
 
 Exchange = list[AnyMessage]
 MOST_FILE_TOKENS = 4_000
@@ -118,11 +118,15 @@ def _measured(message: AnyMessage, result_chars: int, known: dict[int, _Size]) -
 
 @dataclass(frozen=True)
 class Window:
-    """The messages that are shown, the digest before those that are kept, and the exchanges that were left out now."""
+    """The messages that are shown, the digest before those that are kept, and the exchanges that were left out now.
+
+    So many `turns` began before the exchanges.
+    """
 
     shown: list[AnyMessage]
     left_out: list[Exchange]
     digest: Digest
+    turns: int
 
 
 def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
@@ -151,7 +155,7 @@ def compact(
             continue  # what was said has outgrown it before
         left_out, kept = split(rest, most_tokens, result_chars, files=files, digested=bool(before), share=share)
         if not left_out and not before:
-            return Window([*messages], [], digest)
+            return Window([*messages], [], digest, held.turns)
         gone = [message for unit in left_out for message in unit]
         digest, standing = _fold(held, before, gone, (usual, most))[1:3]
         if digest.tokens <= share:
@@ -162,11 +166,13 @@ def compact(
     if shown and shown[0].type == "human":
         shown[0] = _marked(shown[0], {TURN: turn, **shown[0].additional_kwargs})
     if standing:
-        changed = mark_changed(digest, _said(kept, digest.turns))
+        numbered = turns_of(chain.from_iterable(kept), digest.turns)
+        said = ((message.text, f"turn-{number}") for number, message in numbered if message.type == "human")
+        changed = mark_changed(digest, said)
         shown.insert(0, standing if changed is digest else changed.message() or standing)
     if shown and (standing or digest.results):
         shown[0] = _marked(shown[0], {_LEFT_OUT: True})
-    return Window(shown, left_out, digest)
+    return Window(shown, left_out, digest, held.turns)
 
 
 def _is_of(digest: Digest, messages: Sequence[AnyMessage]) -> bool:
@@ -212,14 +218,6 @@ def _with_part(folded: "_Folded", part: Sequence[AnyMessage], last: AnyMessage) 
     return known
 
 
-def _said(kept: Iterable[Exchange], turn: int) -> Iterator[tuple[str, str]]:
-    """The user's texts among exchanges, each with its receipt; so many turns began before them."""
-    for message in chain.from_iterable(kept):
-        if message.type == "human" and not message.additional_kwargs.get(NOT_SAID):
-            turn += not is_steering(message)
-            yield message.text, f"turn-{turn}"
-
-
 def _asked(left_out: Sequence[AnyMessage]) -> list[AnyMessage]:
     """The latest user's message that began a task, and what was added to it."""
     asked: list[AnyMessage] = []
@@ -237,15 +235,7 @@ def left_out_results(messages: Iterable[AnyMessage]) -> bool:
 
 
 def turn_text(messages: Sequence[AnyMessage], turn: int) -> str | None:
-    """The messages of a turn of the session, by its number, as text; None where there is none.
-
-    A window says with its first user's message which turn that is.
-    """
-    number, found = 0, list[AnyMessage]()
-    for message in messages:
-        if message.type == "human" and not is_digest(message) and not is_steering(message):
-            number = message.additional_kwargs.get(TURN) or number + 1
-        if number == turn:
-            found.append(message)
+    """The messages of a turn of the session, by its number, as text; None where there is none."""
+    found = [message for number, message in turns_of(messages) if number == turn]
     lines = (f"{entry['role']}: {entry['content']}" for entry in conversation(found, KEPT_CHARS) if entry["content"])
     return "\n\n".join(lines) or None

@@ -29,6 +29,11 @@ _FIELDS = ("action", "params", "description", "phase", "depends_on")
 """What a step says beside its id and its status."""
 
 
+def _step_id_in(item: Mapping[str, Any], place: int) -> str:
+    """The id of a step as a draft has it; else its place."""
+    return str(item.get("step", item.get("step_id", place)))
+
+
 def read_draft(drafted: object) -> tuple[Step, ...]:
     """The steps; one that declares no dependencies follows the one before it and what its parameters refer to.
 
@@ -42,7 +47,7 @@ def read_draft(drafted: object) -> tuple[Step, ...]:
             raise InvalidPlan("Step {place} is not an object.", place=place)
         try:
             given = {name: item[name] for name in _FIELDS if item.get(name) is not None}
-            step = Step(**{**given, "step_id": str(item.get("step", item.get("step_id", place)))})
+            step = Step(**{**given, "step_id": _step_id_in(item, place)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -118,7 +123,7 @@ def _by_answer(draft: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, 
     before = {str(step["step"]): step["action"] for step in shown["steps"]}
     steps = []
     for place, item in enumerate(draft["steps"], start=1):
-        step = Step(step_id=item.get("step", item.get("step_id", place)), action=item.get("action") or "")
+        step = Step(step_id=_step_id_in(item, place), action=item.get("action") or "")
         is_new = not step.uses_tool and before.get(step.step_id) != step.action
         steps.append({**item, "phase": "generation"} if is_new else item)
     return {**draft, "steps": steps}
@@ -150,7 +155,7 @@ def _refuse_without_effect(edited: Sequence[Json], shown: Sequence[Json], specs:
     """Refuse what a person wrote into a plan and would have no effect, and a call that could not be made."""
     before = {str(step["step"]): step for step in shown}
     for place, item in enumerate(edited, start=1):
-        step = str(item.get("step", item.get("step_id", place)))
+        step = _step_id_in(item, place)
         old = before.get(step, {})
         if unknown := item.keys() - {"step", "step_id", "status", *_FIELDS}:
             raise InvalidPlan(

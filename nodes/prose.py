@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from segue.core.models import ModelRequest, tokens
 from segue.prompts.catalogue import render
 
-from .context import is_steering, truncate
-from .digest import BINDING, NOT_SAID, NUMBER_WORDS, Digest, Entry, merge, most_share_of, of_text, share_of
+from .context import truncate
+from .digest import BINDING, NUMBER_WORDS, Digest, Entry, merge, most_share_of, of_text, share_of, turns_of
 from .history import Exchange
 
 MOST_LINES: Final = 4
@@ -25,16 +25,13 @@ _MESSAGE_CHARS: Final = 2_000
 _LINE = re.compile(r"\[(turn-\d+)\]\s*(\S.*)")
 
 
-def said_by_turn(left_out: Iterable[Exchange], last_turn: int) -> dict[str, str]:
-    """What the user and the agent said in turns that are left out, by their receipts; `last_turn` ends them.
+def said_by_turn(left_out: Iterable[Exchange], turns: int) -> dict[str, str]:
+    """What the user and the agent said in turns that are left out, by their receipts; so many began before them.
 
     What tools returned is not among it: nothing that they say may come back as a statement.
     """
-    messages = [message for message in chain.from_iterable(left_out) if not message.additional_kwargs.get(NOT_SAID)]
-    turn = last_turn - sum(message.type == "human" and not is_steering(message) for message in messages)
     said: dict[str, str] = {}
-    for message in messages:
-        turn += message.type == "human" and not is_steering(message)
+    for turn, message in turns_of(chain.from_iterable(left_out), turns):
         if message.type in ("human", "ai") and message.text.strip():
             role = "user" if message.type == "human" else "agent"
             receipt = f"turn-{turn}"

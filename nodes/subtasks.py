@@ -8,9 +8,8 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from segue.core.calls import CallResult
-from segue.core.errors import InvalidPlan
 from segue.core.events import Durable, Lifecycle, PlanUpdate
-from segue.core.lifecycle import SPAWN, SPAWNED, EngineEventType, SubTask, count_spawned, spawn
+from segue.core.lifecycle import SPAWN, SPAWNED, EngineEventType, SubTask, count_spawned, spawn, spawn_all
 from segue.core.plan import Status
 
 from .context import NodeContext, calls_in
@@ -67,17 +66,10 @@ async def add_spawned(
 ) -> tuple[tuple[SubTask, ...], list[SubTask]]:
     """The tasks with those that subtasks and people added since, and these alone."""
     given = [item for outcome in outcomes for item in outcome.get(SPAWNED, ())]
-    known, added = {task.step_id for task in tasks}, list[SubTask]()
-    for item in (*given, *await work.services.subtasks(task_id)):
-        if str(item.get("id", "")) in known:
-            continue
-        try:
-            fresh = spawn([*tasks, *added], item, work.agent.budget.subtasks)
-        except InvalidPlan as error:
-            logger.warning("A subtask was not added to task %s: %s", task_id, error)
-            continue
-        added.append(fresh)
-        known.add(fresh.step_id)
+    items = (*given, *await work.services.subtasks(task_id))
+    added, refused = spawn_all(tasks, items, work.agent.budget.subtasks)
+    for error in refused:
+        logger.warning("A subtask was not added to task %s: %s", task_id, error)
     return (*tasks, *added), added
 
 

@@ -75,7 +75,7 @@ class App:
         """The files of messages."""
         self._control = Control(storage, registry, runner, Dispatch(dispatching, storage.workers), names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
-        CalledAgents(storage, runner, self._control, self._starter)
+        runner.called_agents = CalledAgents(storage, runner, self._control, self._starter)
         self._due = Due(storage.due, clock)
         waits = Waits(storage, self._control, self._due)
         runner.observers.append(waits)

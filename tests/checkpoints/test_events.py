@@ -3,12 +3,16 @@
 import asyncio
 from dataclasses import replace
 
-from segue.checkpoints.events import EventLog, complete_events, insert_event
+import pytest
+
+from segue.checkpoints.events import EventLog, SentEvents, complete_events, insert_event
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.tasks import Tasks
 from segue.core.calls import CallKey
+from segue.core.errors import KeyUsed
 from segue.core.events import Event, Paused, Resumed, TaskStarted, ToolResult
+from segue.core.records import RequestKey
 
 from .conftest import Store
 from .test_tasks import create
@@ -45,6 +49,16 @@ async def test_two_processes_leave_no_gap(store: Store, second: Store) -> None:
     databases = (store, second)
     stored = await asyncio.gather(*(append(databases[n % 2], Resumed(task_id="t1")) for n in range(60)))
     assert sorted(event.seq for event in stored) == list(range(1, 61))
+
+
+async def test_events_made_of_those_before_are_sent_one_by_one_and_once_for_a_key(store: Store, second: Store) -> None:
+    await create(Tasks(store), "t1")
+    sent, key = (SentEvents(store), SentEvents(second)), RequestKey("key", "")
+    made = await asyncio.gather(*(sent[n % 2].send_next("t1", "go", len) for n in range(20)))
+    assert sorted(made) == list(range(20))
+    assert await asyncio.gather(*(sent[n % 2].send_next("t1", "go", len, key) for n in range(4))) == [20] * 4
+    with pytest.raises(KeyUsed):
+        await sent[0].send("t1", "other", None, key)
 
 
 async def test_a_result_that_the_ledger_has_is_stored_there_alone(store: Store) -> None:

@@ -2,14 +2,17 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from segue.checkpoints import ledger as ledger_module
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import LedgerConflict, ToolLedger
 from segue.checkpoints.sqlite.database import open_database
-from segue.core.calls import CallKey, Claim, Ledger
+from segue.core.calls import CallKey, CallResult, Claim, Ledger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
+from segue.core.records import from_row
 
 from .conftest import Clock, Store, locked
 from .damage import damage
@@ -226,3 +229,33 @@ async def test_a_damaged_call_is_none_that_was_interrupted(database: Store) -> N
                 await read
         damage(Path(database.path), """UPDATE calls SET outcome = '{"success": 1}', state = 'done', name = 'refund'""")
     assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"success": 1})
+
+
+async def test_calls_of_a_thread_above_are_decoded_once_and_again_where_they_changed(
+    store: Store, second: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+
+    def noted(record: Any, row: Any) -> Any:
+        decoded.append(row["name"])
+        return from_row(record, row)
+
+    above = await ledger_of(store)
+    below = ToolLedger(second, "below", await Lease(second).acquire("below", "me"), above=["s"])
+    first, waiting, last = (CallKey("t1", "trace", index) for index in range(3))
+    await above.claim(first, "first", {})
+    await above.claim(waiting, "waiting", {})
+    await above.settle(waiting, CallResult.waiting(None, "paid").json())
+    await above.claim(last, "last", {})
+    await above.settle(last, {"success": 1})
+    monkeypatch.setattr(ledger_module, "from_row", noted)
+    assert [call.name for call in await below.finished()] == ["waiting", "last"]
+    assert decoded == ["waiting", "last"]
+
+    await above.settle(first, {"success": 1})
+    await above.settle(waiting, {"success": 2})
+    decoded.clear()
+    calls = await below.finished()
+    assert [(call.name, call.outcome) for call in calls[:2]] == [("first", {"success": 1}), ("waiting", {"success": 2})]
+    assert [call.name for call in await below.finished()] == ["first", "waiting", "last"]
+    assert decoded == ["first", "waiting"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 import segue
 from segue.cli import app as command_line
 from segue.core.agents import Agent, Budget
-from segue.core.errors import ConfigurationError, InvalidPlan, TaskError
+from segue.core.errors import ConfigurationError, InvalidPlan, KeyUsed, TaskError
 from segue.core.lifecycle import EngineBusy
+from segue.core.records import RequestKey
 from segue.lifecycle import Context, ConversationEngine, EngineState, engine
 from segue.lifecycle.engine import FolderCoordinator, RegistryCoordinator
 from segue.passages import MOST_BYTES
@@ -385,6 +387,27 @@ async def test_a_run_in_a_database_takes_them_up_after_a_stop_and_each_once(shop
             await app.tasks.spawn_subtask(other["task_id"], "do nothing")
 
 
+async def test_each_has_an_id_of_its_own_and_is_added_once_for_its_key(shop: Workshop, tmp_path: Path) -> None:
+    agents = [agent_of(shop, chain(1))]
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        run = ConversationEngine(app=app, agent="worker").run(GOAL)
+        await until(run, "task_started", "t1")
+        await run.aclose()
+        (row,) = await app.tasks.list()
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        add = partial(app.tasks.spawn_subtask, row.task_id)
+        keys = [RequestKey(name, "") for name in ("more", "named", "event")]
+        assert sorted(await asyncio.gather(add("do a"), add("do b"))) == ["added-1", "added-2"]
+        assert [await add("do more", key=keys[0]) for _ in range(2)] == ["added-3"] * 2
+        assert [await add("do named", subtask_id="n", key=keys[1]) for _ in range(2)] == ["n"] * 2
+        await app.tasks.send_event(row.task_id, "paid", key=keys[2])
+        with pytest.raises(KeyUsed):
+            await add("do nothing", key=keys[2])
+        assert (await app.resume(row.task_id))["success"]
+        assert sorted(shop.done) == ["a", "b", "more", "named", "t1"]
+        assert await add("do more", key=keys[0]) == "added-3"
+
+
 def test_one_is_added_over_http(shop: Workshop) -> None:
     shop.hold("t1")
     with Served(agents=[agent_of(shop, chain(2))]) as served, served.client() as client:
@@ -394,7 +417,9 @@ def test_one_is_added_over_http(shop: Workshop) -> None:
             begun = (data for _, data in frames if data.get("event_type") == "task_started")
             task_id = next(begun)["task_id"]
             path = f"/api/tasks/{task_id}/subtasks"
-            assert client.post(path, json={"description": "do more"}).json() == {"subtask_id": "added-1"}
+            for _ in range(2):
+                added = client.post(path, json={"description": "do more"}, headers={"Idempotency-Key": "more"})
+                assert added.json() == {"subtask_id": "added-1"}
             wrong = client.post(
                 path, json={"description": "x", "depends_on": ["no"]}, headers={"Accept-Language": "zh"}
             )

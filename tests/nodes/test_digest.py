@@ -1,14 +1,19 @@
 """The entries of a digest: what becomes one, of which kind, and which one takes another's place."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from segue.core.calls import CallKey, CallResult, CallStatus
-from segue.nodes.context import Settled, exchange, is_digest
-from segue.nodes.digest import Digest, Entry, digest_in, fold
-from segue.nodes.history import compact, turn_text, window
+from segue.nodes.context import STEER, Settled, exchange, is_digest
+from segue.nodes.digest import NOT_SAID, TURN, Digest, Entry, digest_in, fold, turns_of
+from segue.nodes.history import compact, exchanges, turn_text, window
+from segue.nodes.prose import said_by_turn
+from segue.runtime.history import View, state_of
 
 PLENTY = 4_000
 
@@ -231,6 +236,28 @@ def test_a_window_of_a_window_keeps_the_rules_the_numbers_of_turns_and_changes_s
         beginnings.add(inner[0].text)
     assert len(beginnings) < 8
     assert digest_in(inner[0]).entries[0].receipt == "turn-1"
+
+
+def test_every_reader_numbers_turns_alike_behind_a_brief_and_in_a_window() -> None:
+    standing = replace(folded(HumanMessage("Never call before nine.")), turns=4).message()
+    assert standing
+    brief = HumanMessage("Check the invoice.", additional_kwargs={NOT_SAID: True})
+    said: list[AnyMessage] = [
+        HumanMessage("The garden, please.", additional_kwargs={TURN: 4}),
+        AIMessage("It is open."),
+        HumanMessage("And quickly.", additional_kwargs={STEER: True}),
+        HumanMessage("Never call before ten."),
+    ]
+    messages = [standing, brief, *said]
+    assert [*turns_of(messages)] == list(zip((4, 4, 4, 5), said, strict=True))
+    (rule,) = (entry for entry in fold(Digest(), messages, PLENTY).entries if entry.kind == "rule")
+    assert rule.receipt == "turn-5"
+    assert turn_text(messages, 5) == "user: Never call before ten." and turn_text(messages, 6) is None
+    assert [*said_by_turn(exchanges(messages), 0)] == ["turn-4", "turn-5"]
+    assert "(but see turn-5)" in compact(messages, PLENTY, PLENTY).shown[0].text
+    tasks: list[Any] = [SimpleNamespace(task_id=f"t{n}", message=said[place].text) for n, place in ((4, 0), (5, 3))]
+    values = {"messages": messages, "digest": {"entries": [{"receipt": "turn-5"}, {"receipt": "turn-4"}]}}
+    assert state_of(View({}, values, [], ""), tasks).sources == {"turn-5": "t5", "turn-4": "t4"}
 
 
 def test_nothing_stands_for_what_says_nothing() -> None:

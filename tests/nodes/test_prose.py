@@ -71,7 +71,7 @@ def test_the_model_reads_what_was_said_and_nothing_that_a_tool_returned() -> Non
         AIMessage("Found."),
         HumanMessage("newer matter"),
     ]
-    said = said_by_turn(exchanges(messages), 8)
+    said = said_by_turn(exchanges(messages), 6)
     assert said == {
         "turn-7": "user: old matter\nagent: Looking.\nuser: faster\nagent: Found.",
         "turn-8": "user: newer matter",

@@ -403,6 +403,43 @@ async def test_cancelled_call_is_interrupted(open_ledger: Any) -> None:
     assert "may or may not have taken effect" in state["messages"][-1].text
 
 
+async def test_claim_of_a_cancelled_call_is_withdrawn_before_another_may_run(
+    open_ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on, happened = threading.Event(), threading.Event(), []
+    claim, withdraw = graph_calls.ToolLedger.claim, graph_calls.ToolLedger.withdraw
+    release = graph_calls.LeaseHolder.release
+
+    async def slow_claim(*given: Any, **options: Any) -> Any:
+        began.set()
+        await asyncio.to_thread(go_on.wait)
+        return await claim(*given, **options)
+
+    async def noted_withdraw(*given: Any) -> None:
+        await withdraw(*given)
+        happened.append("withdrawn")
+
+    async def noted_release(*given: Any) -> None:
+        happened.append("released")
+        await release(*given)
+
+    monkeypatch.setattr(graph_calls.ToolLedger, "claim", slow_claim)
+    monkeypatch.setattr(graph_calls.ToolLedger, "withdraw", noted_withdraw)
+    monkeypatch.setattr(graph_calls.LeaseHolder, "release", noted_release)
+    bank = Bank()
+    graph = agent(open_ledger(), Script(batches=[[PAY]]), bank.tools(), InMemorySaver())
+    running = asyncio.create_task(graph.ainvoke(asking(), ANN, durability="sync"))
+    await asyncio.to_thread(began.wait)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    go_on.set()
+    wait_until(lambda: len(happened) == 2)
+    assert happened == ["withdrawn", "released"]
+    assert (await graph.ainvoke(None, ANN))["messages"][-1].text == "Order 7 is paid."
+    assert bank.paid == [7]
+
+
 async def test_it_stands_beside_other_middleware(invoke: Any, open_ledger: Any) -> None:
     """A person approves the call; it is tried again after an error; both ledgers around it are one."""
     ran: list[int] = []
@@ -619,6 +656,43 @@ async def test_closed_ledger_ends_its_calls_and_takes_no_more(invoke: Any, open_
         await invoke(graph, asking("Pay again"))
     assert bank.paid == [7]
     wait_until(lambda: not any(url == database for _, url in graph_calls._opened))
+
+
+async def test_event_loop_goes_on_while_a_database_is_opened_or_closed(
+    open_ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, go_on, went_on, closed_in = threading.Event(), threading.Event(), list[bool](), list[threading.Thread]()
+    close = graph_calls._OpenLedger.close
+
+    def open_another() -> None:
+        with graph_calls._opening:
+            held.set()
+            went_on.append(go_on.wait(5))
+
+    async def run_meanwhile(request: Any, execute: Any) -> Any:
+        opening = asyncio.create_task(asyncio.to_thread(open_another))
+        await asyncio.to_thread(held.wait)
+        asyncio.get_running_loop().call_soon(go_on.set)
+        answer = await execute(request)
+        await opening
+        return answer
+
+    async def pay(order: int) -> str:
+        """Pay."""
+        ledger.close()
+        return "Paid."
+
+    def noted_close(opened: Any) -> None:
+        closed_in.append(threading.current_thread())
+        close(opened)
+
+    monkeypatch.setattr(graph_calls._OpenLedger, "close", noted_close)
+    ledger = open_ledger()
+    graph = tool_graph(Script(batches=[[PAY]]), [pay], awrap_tool_call=run_meanwhile)
+    state = await segue.with_ledger(graph, ledger).ainvoke(asking())
+    assert state["messages"][-1].text == "Paid."
+    assert went_on == [True]
+    assert closed_in and threading.current_thread() not in closed_in
 
 
 def currency_was_paid(order: int, currency: str) -> object:

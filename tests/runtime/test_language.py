@@ -4,12 +4,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import segue
+from segue.core.agents import Agent
 from segue.core.errors import UnknownLanguage
+from segue.core.records import Task
 from segue.prompts.catalogue import Language, language_named, language_of
+from segue.runtime import runner
+from segue.runtime.run import language_by_now
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 IN_CHINESE, IN_ENGLISH = "请用中文回答。", "Answer in English."
@@ -195,3 +200,21 @@ async def test_the_error_of_a_lifecycle_run_is_in_the_language_of_the_task(
 ) -> None:
     result = await app.ask(message, mode="lifecycle", model="offline")
     assert result["error"].startswith(error)
+
+
+async def test_the_state_of_a_task_that_fails_is_read_once_for_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    async def noted(graph: Any, row: Task) -> str:
+        read.append(row.task_id)
+        return await language_by_now(graph, row)
+
+    def broken(messages: object) -> str:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(runner, "language_by_now", noted)
+    agent = Agent(agent_id="a", model=ScriptedChatModel(broken), mode="direct")
+    async with segue.open(":memory:", agents=[agent]) as app:
+        with pytest.raises(ZeroDivisionError):
+            await app.ask("hello")
+    assert len(read) == 1

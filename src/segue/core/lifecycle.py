@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -220,10 +220,31 @@ def spawn(tasks: Sequence[SubTask], item: Mapping[str, Any], most: int) -> SubTa
     return added
 
 
-def free_id(tasks: Sequence[SubTask], prefix: str = "added-") -> str:
+def spawn_all(
+    tasks: Sequence[SubTask], items: Iterable[Mapping[str, Any]], most: int
+) -> tuple[list[SubTask], list[InvalidPlan]]:
+    """The subtasks that items add to those of a run, each as by `spawn`, and why others are refused.
+
+    An item whose id the run has already adds nothing.
+    """
+    known, added, refused = {task.step_id for task in tasks}, list[SubTask](), list[InvalidPlan]()
+    for item in items:
+        if str(item.get("id", "")) in known:
+            continue
+        try:
+            fresh = spawn([*tasks, *added], item, most)
+        except InvalidPlan as error:
+            refused.append(error)
+            continue
+        added.append(fresh)
+        known.add(fresh.step_id)
+    return added, refused
+
+
+def free_id(tasks: Sequence[SubTask]) -> str:
     """An id that none of the tasks has."""
     taken = {task.step_id for task in tasks}
-    return next(name for name in (f"{prefix}{n}" for n in count(1)) if name not in taken)
+    return next(name for name in (f"added-{n}" for n in count(1)) if name not in taken)
 
 
 def _task(item: object, place: int, found: list[Clause]) -> SubTask:

@@ -59,7 +59,6 @@ class CalledAgents:
         self._tasks = runner.tasks
         self._control = control
         self._starter = starter
-        runner.called_agents = self
 
     def of(self, caller: Task) -> AgentCalls:
         """Those of one task."""

@@ -12,9 +12,9 @@ import logging
 import os
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
@@ -252,6 +252,11 @@ class _OpenLedger:
             self._stop()
             raise
 
+    @property
+    def ends_with_call(self) -> bool:
+        """Whether the call that ends next is the last one before the database is closed."""
+        return self.calls == 1 and self.users <= 0 and self.closing
+
     def _run(self) -> None:
         self._loop.run_forever()
         self._loop.close()
@@ -286,14 +291,17 @@ class _OpenLedger:
         try:
             return await asyncio.shield(asyncio.wrap_future(claiming))
         except asyncio.CancelledError:
-            claiming.add_done_callback(partial(self._take_back, call))
+            claiming.add_done_callback(lambda claimed: self.begin(self._take_back(call, claimed)))
             raise
 
-    def _take_back(self, call: _Call, claiming: "Future[Claim]") -> None:
-        if claiming.exception() is None:
-            if claiming.result().state in ("fresh", "doubtful"):
-                self.begin(self.withdraw(call))
-            self.begin(self.leave(call))
+    async def _take_back(self, call: _Call, claimed: "Future[Claim]") -> None:
+        if claimed.exception() is not None:
+            return
+        try:
+            if claimed.result().state in ("fresh", "doubtful"):
+                await self.withdraw(call)
+        finally:
+            await self.leave(call)
 
     async def claim(self, call: _Call, *, synced: bool) -> Claim:
         """Store the intent to run a call, once no other process and no other task of this one runs it."""
@@ -403,12 +411,38 @@ def _open_once(url: str, *, users: int = 0, calls: int = 1) -> _OpenLedger:
 def _release(opened: _OpenLedger) -> None:
     """End a call; the last one closes a database whose ledgers were closed."""
     with _opening:
+        is_last = opened.ends_with_call
         opened.calls -= 1
-        if opened.calls or opened.users > 0 or not opened.closing:
+        if not is_last:
             return
         for place in [place for place, each in _opened.items() if each is opened]:
             del _opened[place]
         opened.close()
+
+
+def _do_beside(work: Callable[[], T], is_brief: Callable[[], bool]) -> "Future[T]":
+    """Do work that needs `_opening`: here where it is brief and no other has the lock, else in a thread.
+
+    The thread is one of its own: those of the event loop may all be taken by tools. It cannot be cancelled.
+    """
+    begun = Future[T]()
+    begun.set_running_or_notify_cancel()
+
+    def do() -> None:
+        try:
+            begun.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+            begun.set_exception(error)
+
+    if _opening.acquire(blocking=False):
+        try:
+            if is_brief():
+                do()
+                return begun
+        finally:
+            _opening.release()
+    threading.Thread(target=do, name="segue-ledger-open").start()
+    return begun
 
 
 # A graph's calls.
@@ -528,7 +562,7 @@ class CallLedger:
         if (call := self._entered(request)) is None:
             return await execute(request)
         synced = not marks_of(call.tool).read_only
-        with self._opened() as opened:
+        async with self._opened_beside() as opened:
             claim = await opened.reach_claim(call, synced=synced)
             tool = _RunningTool(call, claim)
             try:
@@ -579,14 +613,36 @@ class CallLedger:
     @contextmanager
     def _opened(self) -> Iterator[_OpenLedger]:
         """The open database, which is not closed meanwhile."""
-        with _opening:
-            if self._closed:
-                raise LedgerClosed
-            opened = _open_once(self._url)
+        opened = self._take()
         try:
             yield opened
         finally:
             _release(opened)
+
+    @asynccontextmanager
+    async def _opened_beside(self) -> AsyncIterator[_OpenLedger]:
+        """As `_opened`; while a database is opened or closed, the caller's event loop goes on."""
+
+        def release(taken: "Future[_OpenLedger]") -> None:
+            if taken.exception() is None:
+                _release(taken.result())
+
+        taking = _do_beside(self._take, lambda: (os.getpid(), self._url) in _opened)
+        try:
+            opened = await asyncio.wrap_future(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(release)
+            raise
+        try:
+            yield opened
+        finally:
+            await asyncio.wrap_future(_do_beside(partial(_release, opened), lambda: not opened.ends_with_call))
+
+    def _take(self) -> _OpenLedger:
+        with _opening:
+            if self._closed:
+                raise LedgerClosed
+            return _open_once(self._url)
 
     def _known_outcome(self, call: _Call, claim: Claim) -> _Outcome | None:
         if claim.state == "finished":

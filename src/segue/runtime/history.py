@@ -50,6 +50,7 @@ from ..core.timeline import (
 )
 from ..graphs.chat import MODES, UNLISTED
 from ..nodes.context import NodeContext, is_steering
+from ..nodes.digest import turns_of
 from ..nodes.plan import PlanState, settled_steps
 from ..nodes.react_prompt import ReactState, protocol_of
 from .reply import project
@@ -133,10 +134,9 @@ def state_of(view: View, tasks: Sequence[Task] = ()) -> SnapshotState:
 
 def _sources(values: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, str]:
     """The task of each receipt of the digest: of a turn the one with its message, of a call the one that made it."""
-    begun, turn, left = dict[str, str](), 0, iter(tasks)
-    for message in values.get("messages", []):
+    begun, left = dict[str, str](), iter(tasks)
+    for turn, message in turns_of(values.get("messages", [])):
         if message.type == "human" and not is_steering(message):
-            turn += 1
             here = next((task for task in left if task.message == message.text), None)
             if here is None:
                 break

@@ -77,6 +77,7 @@ from ..nodes.context import STEER, Settled, exchange, truncate_result
 from ..nodes.permission import VERSIONS, approval_events, check_answer, seen_outcome, versions_of
 from ..nodes.task import GraphInput, additions, compose_result
 from ..prompts.catalogue import render, task_text
+from ..prompts.protocols import with_choices
 from ..registry import Registry
 from .reply import Projection, ReplyText, without_said
 from .spend import SpendControl
@@ -365,8 +366,7 @@ def asking_events(task_id: str, interrupt_id: str, question: Json) -> Sequence[D
 def describe_question(question: Json) -> str:
     """What a person is asked, or the task waits for, as a banner says it."""
     if "question" in question:
-        choices = [f"- {choice}" for choice in question.get("choices", ())]
-        return "\n".join([question["question"], *choices])
+        return with_choices(question["question"], question.get("choices", ()))
     return "\n".join(f"{call['name']}: {written_arguments(call['arguments'])}" for call in question.get("calls", ()))
 
 

@@ -637,16 +637,16 @@ class Runner:
             if left := await self.called_agents.used_below(row, project(await self.log.read(row.task_id))):
                 result["usage"] = add_usages([result.get("usage") or {}, *left])
         if error := result.get("error"):
-            await self._say(run, "task_failed", why=error)
+            self._say(run, await language_by_now(self.graph, row), "task_failed", why=error)
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         await self.afterwards.remember(row)
         await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
         self.afterwards.begin(row)
         return result
 
-    async def _say(self, run: Run, name: str, **values: str) -> None:
+    def _say(self, run: Run, language: str, name: str, **values: str) -> None:
         """Stream a last banner, for those who read only `thinking`."""
-        content = task_text(name, await language_by_now(self.graph, run.row), **values)
+        content = task_text(name, language, **values)
         self._emit(run, Phase(task_id=run.row.task_id, content=content, call=True))
 
     def _emit(self, run: Run, event: Event) -> None:
@@ -685,7 +685,8 @@ class Runner:
         """Store a run that waits for an answer, a moment or an event."""
         asked = asking_events(run.row.task_id, interrupt_id, question)
         if asked:
-            await self._say(run, "task_waits", what=describe_question(question))
+            language = await language_by_now(self.graph, run.row)
+            self._say(run, language, "task_waits", what=describe_question(question))
         await self.move(run.row, TaskStatus.WAITING, events=asked, **wait_of(question))
         return {
             **stopped(run.row),
@@ -706,19 +707,18 @@ class Runner:
 
     async def _fail(self, run: Run, error: Exception) -> None:
         """Store a run that failed, and that its open calls have an unknown outcome."""
-        row, internal = run.row, False
+        row, internal, language = run.row, False, await language_by_now(self.graph, run.row)
         if isinstance(error, SegueError):
-            text = error_text(error, await language_by_now(self.graph, row))
+            text = error_text(error, language)
         elif imported := await self._imported(row, error):
             await self._fail(run, imported)
             raise imported from error
         else:
             text, internal = f"{type(error).__name__}: {error}", True
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
-        language = await language_by_now(self.graph, row)
         left: Sequence[Event] = ()
         with suppress(StorageError):
-            await self._say(run, "task_failed", why=text)
+            self._say(run, language, "task_failed", why=text)
             left = await self._open_calls(
                 row, lambda name: unknown_outcome("call_stopped_unknown", language, tool=name, why=text)
             )

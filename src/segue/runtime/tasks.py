@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -12,9 +12,9 @@ from ..checkpoints.spend import Spend
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
-from ..core.errors import InvalidPlan, KeyUsed, StorageError, TaskError
+from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, AgentCalled, Event
-from ..core.lifecycle import SPAWN, SubTask, free_id, spawn
+from ..core.lifecycle import SPAWN, SubTask, free_id, spawn, spawn_all
 from ..core.message import ReplyOptions
 from ..core.records import (
     Json,
@@ -22,6 +22,7 @@ from ..core.records import (
     OnUpgrade,
     RequestKey,
     Result,
+    SentEvent,
     StatusTally,
     Task,
     TaskTrace,
@@ -49,6 +50,8 @@ class ResumableTask(Task):
     interrupted: bool
 
 
+_ENDED = ("completed", "error")
+"""The phases of a lifecycle run that has ended."""
 NO_EVENT = -1
 """In place of the event after which a request continued its task, where it continued none."""
 
@@ -290,6 +293,7 @@ class Tasks:
             UnknownTask.
             InvalidAnswer: the name or the data cannot be used.
             TaskError: the task has ended.
+            KeyUsed: the key was used for another task, or another event.
         """
         check_event(name, data)
         await self._storage.sent_events.send(task_id, name, data, key)
@@ -308,38 +312,45 @@ class Tasks:
     ) -> str:
         """Add a subtask to a lifecycle run, which takes it up after the subtasks under way; returns its id.
 
+        With `key` it is added once.
+
         Raises:
             UnknownTask.
             TaskError: the task has ended, or is no lifecycle run.
+            KeyUsed: the key was used for another task, or another event.
             InvalidPlan: the subtask cannot be carried out, or as many as the agent's `budget.subtasks` were added.
         """
-        row = await self._runner.tasks.get(task_id)
-        known = await self.projection(task_id)
-        if not known.phase and row.mode != "lifecycle":
-            raise TaskError("Task {task_id} is no lifecycle run: it has no subtasks.", task_id=task_id)
-        over = TaskError("Task {task_id} has ended: send a new message for what is left.", task_id=task_id)
-        if row.is_over or known.phase in ("completed", "error"):
-            raise over
+        row, before = await self._runner.tasks.get(task_id), await self.projection(task_id)
         agent = self._runner.agent_of(row)
         most = (agent.budget if agent else Budget()).subtasks
-        tasks = [SubTask(**item.as_dict()) for item in known.plan.values()]
-        for item in spawned_data(await self._storage.sent_events.all(task_id, SPAWN)):
-            if str(item.get("id")) not in {task.step_id for task in tasks}:
-                with suppress(InvalidPlan):
-                    tasks.append(spawn(tasks, item, most))
-        given = {
-            "id": subtask_id or free_id(tasks),
-            "description": description,
-            "dependencies": [*depends_on],
-            "priority": priority,
-            "timeout": timeout,
-        }
-        added = spawn(tasks, given, most)
-        await self.send_event(task_id, SPAWN, {**given, "id": added.step_id}, key)
-        known = await self.projection(task_id)
-        if known.phase in ("completed", "error") and added.step_id not in known.plan:
+        over = TaskError("Task {task_id} has ended: send a new message for what is left.", task_id=task_id)
+
+        def make(sent: Sequence[SentEvent]) -> Json:
+            if not before.phase and row.mode != "lifecycle":
+                raise TaskError("Task {task_id} is no lifecycle run: it has no subtasks.", task_id=task_id)
+            if row.is_over or before.phase in _ENDED:
+                raise over
+            tasks = [SubTask(**item.as_dict()) for item in before.plan.values()]
+            tasks += spawn_all(tasks, spawned_data(sent), most)[0]
+            given: Json = {
+                "id": subtask_id or free_id(tasks),
+                "description": description,
+                "dependencies": [*depends_on],
+                "priority": priority,
+                "timeout": timeout,
+            }
+            given["id"] = spawn(tasks, given, most).step_id
+            check_event(SPAWN, given)
+            return given
+
+        sent = await self._storage.sent_events.send_next(task_id, SPAWN, make, key)
+        self._due.wake()
+        if key and not (isinstance(sent, Mapping) and "id" in sent):
+            raise KeyUsed(key.name)
+        added, now = str(sent["id"]), await self.projection(task_id)
+        if now.phase in _ENDED and added not in now.plan:
             raise over  # it ended meanwhile
-        return added.step_id
+        return added
 
     async def end_wait(self, task_id: str) -> None:
         """Continue a task here if its wait for a moment or an event is over, as whoever runs schedules would."""

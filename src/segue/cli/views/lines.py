@@ -30,7 +30,7 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
-from ...prompts.catalogue import colon, label, terminal_text, word
+from ...prompts.catalogue import colon, label, terminal_text, with_more, word
 from ...runtime.reply import Approved, Part, PlanItem, Projection
 from .console import (
     arguments_line,
@@ -83,8 +83,7 @@ def symbols_for(console: Console) -> Symbols:
 
 def mode_line(event: ModeSelected, language: str) -> Text:
     said = "auto" if event.reason == ModeReason.PICKED else one_line(event.reason)
-    before, after = ("（", "）") if language == "zh" else (" (", ")")
-    reason = f"{before}{word(said, language)}{after}" if said and said != ModeReason.ASKED_FOR else ""
+    reason = with_more("", word(said, language), language) if said and said != ModeReason.ASKED_FOR else ""
     return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 
