@@ -873,19 +873,19 @@ def delete_runs(
     """Delete the checkpoints that runs made, in one thread or in every one; `check` is called with each."""
     noted = connection.execute(_METADATA_OF_THREAD, (thread_id,)) if thread_id else connection.execute(_ALL_METADATA)
     found = [tuple(place) for *place, metadata in noted.fetchall() if _run_of(metadata) in run_ids]
-    threads = sorted({thread_id for thread_id, _, _ in found})
-    for thread_id in threads:
-        check(connection, thread_id)
-        with decoding(thread_id):
-            check_thread(connection, thread_id)
+    threads = sorted({owner for owner, _, _ in found})
+    for owner in threads:
+        check(connection, owner)
+        with decoding(owner):
+            check_thread(connection, owner)
     for place in found:
         _delete_checkpoint(connection, place)
-    for thread_id in threads:
-        if any(logs_of(row["metadata"]) for row in _without_parent(connection, thread_id)):
+    for owner in threads:
+        if any(logs_of(row["metadata"]) for row in _without_parent(connection, owner)):
             raise ValueError(
-                f"Later checkpoints of thread {thread_id!r} are rebuilt from those of the runs: delete or prune it."
+                f"Later checkpoints of thread {owner!r} are rebuilt from those of the runs: delete or prune it."
             )
-        _begin_thread(connection, thread_id)
+        _begin_thread(connection, owner)
 
 
 def _run_of(metadata: str) -> str | None:
