@@ -130,6 +130,8 @@ noting = StateGraph(Note).add_node("remember", remember).add_edge(START, "rememb
 async def make(config: Any, runtime: Any) -> AsyncIterator[Any]:
     """A graph that says what its factory was given."""
     access, who = runtime.access_context, config["configurable"].get("who", "")
+    if who == "nobody":
+        raise LookupError("nobody is no user")
 
     def tell(state: Steps) -> Steps:
         return {"text": f"{access} {who}"}

@@ -276,6 +276,19 @@ def test_a_run_that_was_cancelled_does_not_go_on_after_a_crash(served: Served, c
     assert client.get("/store/items", params={"namespace": "notes.own", "key": "too late"}).json() is None
 
 
+def test_a_cancelled_run_whose_graph_cannot_be_opened_ends(served: Served, client: httpx.Client) -> None:
+    thread_id = new_thread(client)
+    config = {"configurable": {"who": "nobody"}}
+    given = {"assistant_id": "make", "input": {"text": "x"}, "config": config, "after_seconds": 600}
+    run_id = client.post(f"/threads/{thread_id}/runs", json=given).json()["run_id"]
+    change_object(served, "run", run_id, "running", due=0.0, attempts=1, requested="interrupt")
+    served.do(ensure(served, thread_id))
+    until_status(client, f"/threads/{thread_id}/runs/{run_id}", "interrupted")
+    thread = client.get(f"/threads/{thread_id}").json()
+    assert (thread["status"], thread["error"]["message"]) == ("error", "nobody is no user")
+    assert client.get(f"/threads/{thread_id}/state").status_code == 200
+
+
 def test_a_run_that_is_submitted_again_goes_on(served: Served, client: httpx.Client) -> None:
     """As by two processes that begin the run of a cron."""
     thread_id = new_thread(client)
@@ -438,7 +451,8 @@ def test_a_websocket_has_commands_and_events(served: Served, client: httpx.Clien
     def send(socket: Any, method: str, **params: Any) -> None:
         socket.send(json.dumps({"id": 7, "method": method, "params": params}))
 
-    with connect(url, proxy=None) as socket:
+    with connect(url, proxy=None, additional_headers={"X-Request-Id": "abc-123"}) as socket:
+        assert socket.response and socket.response.headers["X-Request-Id"] == "abc-123"
         socket.send("no JSON")
         assert json.loads(socket.recv())["error"] == "invalid_argument"
         send(socket, "subscription.subscribe", channels=["lifecycle"])
@@ -574,6 +588,13 @@ UPDATE_BY_NOBODY = [{"updates": [{"values": {"text": "x"}, "as_node": "nobody"}]
         ("POST", "/store/items/search", {"query": "x"}, 501, "query"),
         ("POST", "/runs/crons", {"assistant_id": "asking", "schedule": "zz"}, 422, "Invalid cron schedule: 'zz'"),
         ("POST", "/runs/crons", {"assistant_id": "asking", "schedule": "0 0 1 1 *", "stream_mode": "x"}, 422, "mode"),
+        (
+            "POST",
+            "/runs/crons",
+            {"assistant_id": "asking", "schedule": "0 0 1 1 *", "stream_mode": ["events"]},
+            501,
+            "mode",
+        ),
         ("POST", f"/threads/{NOWHERE}/stream/events", {"channels": ["x"]}, 422, "channels has the unknown 'x'."),
         ("GET", f"/threads/{NOWHERE}/stream", None, 501, "is not supported by Segue."),
     ],

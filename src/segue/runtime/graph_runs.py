@@ -486,9 +486,15 @@ class GraphRuns:
                 await self.saver.delete_run(run.thread_id, run.object_id)
             except ValueError:
                 logger.warning("checkpoints of a run stay: later ones need them", extra={"run_id": run.object_id})
-        event = lifecycle("failed", run.body["graph_id"], CANCELLED)
-        async with self.opened(run.owner, run.body["graph_id"], "threads.read") as graph:
-            return Outcome("interrupted", [event], await _thread_of(graph, run.thread_id))
+        graph_id, context = run.body["graph_id"], run.body["kwargs"].get("context")
+        event = lifecycle("failed", graph_id, CANCELLED)
+        try:
+            async with self.opened(run.owner, graph_id, "threads.read", run_config(run), context) as graph:
+                return Outcome("interrupted", [event], await _thread_of(graph, run.thread_id))
+        except (StaleOwner, StorageError):
+            raise
+        except Exception as error:  # noqa: BLE001  what opens a graph may raise anything
+            return Outcome("interrupted", [event], {"status": "error", "error": as_json(error)})
 
     async def _end(self, run: GraphObject, fence: int, outcome: Outcome) -> None:
         """Store how a run ended with its last events and what becomes of its thread, as one transaction."""
@@ -584,7 +590,7 @@ class _Opened(AbstractAsyncContextManager[Graph]):
     def __init__(self, runs: GraphRuns, owner: str, graph_id: str, access: Access, config: Json, context: Any) -> None:
         self._runs = runs
         self._store = runs.store(owner)
-        self._opening = runs.graphs.opened(graph_id, access, config, context, self._store)
+        self._opening = runs.graphs.opened(graph_id, access, {"configurable": {}, **config}, context, self._store)
 
     async def __aenter__(self) -> Graph:
         graph = await self._opening.__aenter__()

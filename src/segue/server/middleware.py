@@ -356,6 +356,10 @@ _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _QUIET = ("/healthz", "/readyz")
 
 
+_BEGINNINGS = {"http.response.start": 0, "websocket.accept": 101, "websocket.close": 403}
+"""What a response begins with, and the status of one that names none."""
+
+
 class RequestLog:
     """Gives every request an id, notes how it went, and answers what nobody else caught."""
 
@@ -363,7 +367,7 @@ class RequestLog:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         asked = Headers(scope=scope).get("x-request-id", "")
         request_id = asked if _ID.fullmatch(asked) else uuid.uuid4().hex
@@ -371,8 +375,8 @@ class RequestLog:
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if not status and message["type"] in _BEGINNINGS:
+                status = message.get("status", _BEGINNINGS[message["type"]])
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
             await send(message)
 
@@ -380,7 +384,9 @@ class RequestLog:
         token = logs.request_id.set(request_id)
         try:
             await self._app(scope, receive, send_with_id)
-        except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
+        except Exception as error:
+            if scope["type"] == "websocket":
+                raise
             answer = refusal(internal(), scope, error)
             if not status:
                 await answer(scope, receive, send_with_id)
@@ -395,7 +401,7 @@ def _note(scope: Scope, status: int, seconds: float) -> None:
     if template in _QUIET or (status < 400 and isinstance(scope.get("endpoint"), StaticFiles)):
         return
     entry = {
-        "method": scope["method"],
+        "method": scope.get("method", "GET"),
         "path": template or "unknown",
         "status": status,
         "seconds": round(seconds, 4),

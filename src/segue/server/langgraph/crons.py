@@ -11,9 +11,9 @@ from starlette.responses import Response
 from ...core.graph_objects import GraphObject
 from ...core.records import Json
 from ...core.schedules import following
-from .api import Call, Config, Given, ObjectSearch, Refusal, dated, has_metadata, iso, new_id, route, unsupported
+from .api import Call, Config, ObjectSearch, Refusal, dated, has_metadata, iso, new_id, route
 from .assistants import find_assistant
-from .runs import Mode, Strategy
+from .runs import OfRun, Strategy
 
 _OF_RUN = (
     *("input", "metadata", "config", "context", "interrupt_before", "interrupt_after"),
@@ -22,12 +22,11 @@ _OF_RUN = (
 FIELDS = 5
 
 
-class CronFields(Given):
+class CronFields(OfRun):
     input: Any = None
     metadata: Json | None = None
     config: Config | None = None
     context: Any = None
-    webhook: str | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
     multitask_strategy: Strategy | None = None
@@ -35,7 +34,6 @@ class CronFields(Given):
     end_time: datetime | None = None
     timezone: str | None = None
     enabled: bool | None = None
-    stream_mode: Mode | list[Mode] | None = None
     stream_subgraphs: bool | None = None
     durability: Literal["sync", "async", "exit"] | None = None
 
@@ -88,8 +86,7 @@ def next_due(body: Mapping[str, Any], after: float) -> float | None:
 
 async def create(call: Call) -> Any:
     given = await call.body(NewCron)
-    if given.webhook:
-        raise unsupported("webhook of crons")
+    given.check_supported("crons")
     thread_id = (await call.thread(call.id("thread"))).object_id if "thread_id" in call.request.path_params else ""
     assistant = await find_assistant(call, given.assistant_id)
     payload = {
@@ -117,8 +114,7 @@ async def get(call: Call) -> Any:
 
 async def update(call: Call) -> Any:
     given, found = await call.body(CronChange), await call.get("cron", call.id("cron"))
-    if given.webhook:
-        raise unsupported("webhook of crons")
+    given.check_supported("crons")
     changes = given.model_dump(mode="json", exclude_unset=True)
     body = {**found.body}
     for name in ("schedule", "timezone", "on_run_completed"):

@@ -34,7 +34,20 @@ Mode = Literal[
 Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
 
 
-class NewRun(Given):
+class OfRun(Given):
+    """What a run has, and what begins runs by a schedule."""
+
+    webhook: str | None = None
+    stream_mode: Mode | list[Mode] | None = None
+
+    def check_supported(self, of: str) -> None:
+        if self.webhook:
+            raise unsupported(f"webhook of {of}")
+        if "events" in (self.stream_mode or ()):
+            raise unsupported("stream_mode 'events'")
+
+
+class NewRun(OfRun):
     assistant_id: str
     input: Any = None
     command: Json | None = None
@@ -43,12 +56,10 @@ class NewRun(Given):
     context: Any = None
     checkpoint: Json | None = None
     checkpoint_id: str | None = None
-    stream_mode: Mode | list[Mode] | None = None
     stream_subgraphs: bool = False
     stream_resumable: bool = False
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
-    webhook: str | None = None
     multitask_strategy: Strategy | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Literal["delete", "keep"] | None = None
@@ -100,10 +111,7 @@ async def begin(
 
     Without `modes` its events are those of the protocol with channels.
     """
-    if given.webhook:
-        raise unsupported("webhook of runs")
-    if modes and "events" in modes:
-        raise unsupported("stream_mode 'events'")
+    given.check_supported("runs")
     call.request.scope["segue_count_chat"]()
     assistant = await find_assistant(call, given.assistant_id)
     temporary = thread_id is None and given.on_completion != "keep"
