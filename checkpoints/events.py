@@ -166,7 +166,9 @@ class SentEvents:
 
     async def send(self, task_id: str, name: str, data: Any, key: RequestKey | None = None) -> None:
         """Keep an event for a task, with `key` once; one that waits for it is due at once."""
-        await self._send(task_id, name, lambda _: data, key)
+        sent = await self._send(task_id, name, lambda _: data, key)
+        if key and json.dumps(sent, sort_keys=True) != json.dumps(data, sort_keys=True):
+            raise KeyUsed(key.name)
 
     async def send_next(
         self, task_id: str, name: str, make: Callable[[Sequence[SentEvent]], Any], key: RequestKey | None = None

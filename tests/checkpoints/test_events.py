@@ -61,6 +61,16 @@ async def test_events_made_of_those_before_are_sent_one_by_one_and_once_for_a_ke
         await sent[0].send("t1", "other", None, key)
 
 
+async def test_a_key_with_other_data_is_refused(store: Store) -> None:
+    await create(Tasks(store), "t1")
+    events, key = SentEvents(store), RequestKey("key", "")
+    for data in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}):
+        await events.send("t1", "go", data, key)
+    with pytest.raises(KeyUsed):
+        await events.send("t1", "go", {"a": 2}, key)
+    assert len(await events.all("t1", "go")) == 1
+
+
 async def test_a_result_that_the_ledger_has_is_stored_there_alone(store: Store) -> None:
     ledger = ToolLedger(store, "s", await Lease(store).acquire("s", "me"))
     told = ToolResult(task_id="t1", scope="1#2", index=0, name="look", arguments={}, result={"success": "x" * 1000})

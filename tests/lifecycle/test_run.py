@@ -401,8 +401,9 @@ async def test_each_has_an_id_of_its_own_and_is_added_once_for_its_key(shop: Wor
         assert [await add("do more", key=keys[0]) for _ in range(2)] == ["added-3"] * 2
         assert [await add("do named", subtask_id="n", key=keys[1]) for _ in range(2)] == ["n"] * 2
         await app.tasks.send_event(row.task_id, "paid", key=keys[2])
-        with pytest.raises(KeyUsed):
-            await add("do nothing", key=keys[2])
+        for description, about in (("do nothing", {"key": keys[2]}), ("do less", {"key": keys[0]})):
+            with pytest.raises(KeyUsed):
+                await add(description, **about)
         assert (await app.resume(row.task_id))["success"]
         assert sorted(shop.done) == ["a", "b", "more", "named", "t1"]
         assert await add("do more", key=keys[0]) == "added-3"

@@ -317,13 +317,20 @@ class Tasks:
         Raises:
             UnknownTask.
             TaskError: the task has ended, or is no lifecycle run.
-            KeyUsed: the key was used for another task, or another event.
+            KeyUsed: the key was used for another task, or another subtask.
             InvalidPlan: the subtask cannot be carried out, or as many as the agent's `budget.subtasks` were added.
         """
         row, before = await self._runner.tasks.get(task_id), await self.projection(task_id)
         agent = self._runner.agent_of(row)
         most = (agent.budget if agent else Budget()).subtasks
         over = TaskError("Task {task_id} has ended: send a new message for what is left.", task_id=task_id)
+        asked: Json = {
+            **({"id": subtask_id} if subtask_id else {}),
+            "description": description,
+            "dependencies": [*depends_on],
+            "priority": priority,
+            "timeout": timeout,
+        }
 
         def make(sent: Sequence[SentEvent]) -> Json:
             if not before.phase and row.mode != "lifecycle":
@@ -332,20 +339,14 @@ class Tasks:
                 raise over
             tasks = [SubTask(**item.as_dict()) for item in before.plan.values()]
             tasks += spawn_all(tasks, spawned_data(sent), most)[0]
-            given: Json = {
-                "id": subtask_id or free_id(tasks),
-                "description": description,
-                "dependencies": [*depends_on],
-                "priority": priority,
-                "timeout": timeout,
-            }
+            given: Json = {"id": subtask_id or free_id(tasks), **asked}
             given["id"] = spawn(tasks, given, most).step_id
             check_event(SPAWN, given)
             return given
 
         sent = await self._storage.sent_events.send_next(task_id, SPAWN, make, key)
         self._due.wake()
-        if key and not (isinstance(sent, Mapping) and "id" in sent):
+        if key and not (isinstance(sent, Mapping) and {**sent, **asked} == sent):
             raise KeyUsed(key.name)
         added, now = str(sent["id"]), await self.projection(task_id)
         if now.phase in _ENDED and added not in now.plan:
