@@ -20,7 +20,7 @@ def cells(text: str, row: str) -> list[str]:
 def test_the_readmes_crashes_are_those_of_make_crash() -> None:
     measured = {
         "`kill -9`, at a write to the database or at a random time": ["**all**"],
-        "power cut, simulated: what was not synced to the disk is lost": ["a power cut"],
+        "simulated power cut: writes that were not synced are discarded": ["a power cut"],
         "pause on request, after each stored event or at a write to the database": [
             "a pause after an event",
             "a pause at a write",
@@ -57,7 +57,7 @@ def test_the_prompts_are_those_of_make_bench() -> None:
     json, native = (cells(sent, row) for row in ("Segue json", "Segue native"))
     more = [round(100 * (float(row[-1]) - 1)) for row in (native, json)]
     assert f"Segue sends {more[0]} % more characters" in README
-    assert f"with `native`, and {more[1]} % more with `json`" in README
+    assert f"if it uses `native`, and {more[1]} % more with `json`" in README
     guide = (ROOT / "docs/guides/models.md").read_text(encoding="utf-8")
     for row, measured in (('`protocol="json"`', json), ('`protocol="native"`', native)):
         assert cells(guide, row) == [f"{round(int(measured[0].replace(',', '')), -3):,}", f"{measured[3][:-1]} %"]
