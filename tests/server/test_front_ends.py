@@ -158,6 +158,33 @@ def test_messages_of_a_person_are_not_in_the_background(messages: list[ChatMessa
     assert not is_in_background(messages, has_tools=has_tools)
 
 
+RECAP = """Write a brief catch-up for a user who returns. Return JSON with summary and nullable next_action.
+
+Next_action: include only an unanswered question for the user. Aim for 40 words.
+
+Conversation:
+User: please refund
+
+Assistant: Approve refund(amount=5)?
+"""
+"""What codex asks for with `/recap`, without tools."""
+
+
+def test_the_fields_of_the_json_that_a_request_asks_for_are_no_tools(held: Held, database: Path) -> None:
+    fields = {"summary": {"type": "string"}, "next_action": {"type": ["string", "null"]}}
+    schema = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+    recap = '{"summary": "A refund.", "next_action": null}'
+    agent = held.agent("a", lambda _: recap, tools=(refund,))
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        form = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": schema}
+        developer = {"role": "developer", "content": "You are a coding agent."}
+        body = {"model": "a", "input": [developer, user(RECAP)], "text": {"format": form}, "store": False}
+        response = client.post("/v1/responses", json={**body, "tools": [], "prompt_cache_key": "own"}).json()
+        assert response["output"][-1]["content"][0]["text"] == recap and response["segue"]["background"]
+        shown = complete(client, [user(RECAP)], response_format={"type": "json_schema", "json_schema": form})
+        assert shown == recap and sessions(client) == {}
+
+
 def test_requests_in_the_background_run_no_tool_and_leave_no_session(client: httpx.Client) -> None:
     question = complete(client, [user("please refund")], "chat-1")
     for text in (TITLE, TAGS, FOLLOW_UPS, NEXT, QUERIES):
@@ -214,6 +241,48 @@ def test_an_answer_is_recognised_behind_those_that_a_client_makes_up(client: htt
     first = complete(client, [user("the files"), assistant("Ok."), user("please refund")])
     said = [user("please refund"), assistant(first), user("other files"), assistant("Ok."), user("yes")]
     assert complete(client, said) == "Settled, 好的."
+
+
+AIDER = [
+    user("Change the greeting to be more casual"),
+    assistant("Ok, I will: 1. Switch the greeting."),
+    user("New code base."),
+]
+AIDER += [
+    assistant("Ok."),
+    user("Here are summaries of some files."),
+    assistant("Ok, I won't try and edit those files."),
+]
+"""An example and a map of the repository, which aider puts before each chat."""
+FILES = [user("I have added these files to the chat."), assistant("Ok, any changes I propose will be to those files.")]
+"""What it puts before the new message only."""
+
+
+def test_a_chat_is_recognised_between_answers_that_its_client_makes_up(client: httpx.Client) -> None:
+    said: list[Json] = []
+    for text, heard in (("list some apples", "apples"), ("list some pears", "pears"), ("list some plums", "plums")):
+        shown = complete(client, [*AIDER, *said, *FILES, user(f"{text}\n\nReturn the whole file, as it is.")])
+        assert heard in shown
+        said += [user(text), assistant(shown), user("I committed the changes."), assistant("Ok.")]
+    assert len(sessions(client)) == 1
+
+
+REMINDER = "\n\nTo suggest changes to a file you MUST return its entire content.\nDo not skip lines."
+"""What it puts behind the new message only."""
+
+
+@cases("word, outcome", [("yes", "Settled"), ("no, too much", "Settled, 好的."), ("yes, but only 3", "Approve")])
+def test_a_word_decides_before_what_its_client_puts_behind_each_message(
+    client: httpx.Client, word: str, outcome: str
+) -> None:
+    before = sessions(client)
+    question = complete(client, [*AIDER, *FILES, user(f"please refund{REMINDER}")], user=outcome)
+    said = [*AIDER, user("please refund"), assistant(question)]
+    again = complete(client, [*said, *FILES, user(f"what is that?{REMINDER}")], user=outcome)
+    assert again.endswith(question)
+    said += [user("what is that?"), assistant(again)]
+    assert complete(client, [*said, *FILES, user(f"{word}{REMINDER}")], user=outcome).startswith(outcome)
+    assert len(sessions(client)) == len(before) + 1
 
 
 def test_two_chats_that_begin_with_the_same_words_are_two_sessions(client: httpx.Client) -> None:

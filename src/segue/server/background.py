@@ -3,7 +3,7 @@
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal
@@ -23,7 +23,7 @@ _MAKING = (
 )
 _MADE = (
     r"titles?|tags?|follow[- ]?ups?|quer(?:y|ies)|search terms?|keywords?|emojis?|summar(?:y|ies)|topics?"
-    r"|image generation|auto-?complet\w*|completion(?: type)?|commit messages?|tools?|tool\(s\)"
+    r"|catch-?ups?|recaps?|image generation|auto-?complet\w*|completion(?: type)?|commit messages?|tools?|tool\(s\)"
 )
 _MAKING_ZH = "生成|写|创建|拟|起|取|建议|提供|给出|返回|输出|总结|概括|归纳|提取|改写|续写|补全|选择"
 _MADE_ZH = "标题|题目|名称|标签|追问|后续问题|搜索词|查询|关键词|关键字|摘要|总结|表情|提交信息|工具|续写|补全"
@@ -77,11 +77,12 @@ _INSTRUCTIONS = 20_000
 """Characters of instructions that are looked at."""
 
 
-def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False) -> bool:
+def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False, fields: Collection[str] = ()) -> bool:
     """Whether a chat client asks for itself: for a title, tags, follow-ups, queries, a summary, and the like.
 
     Such a request has no conversation before it, and names no tool. It quotes a conversation or a message below
     instructions that say what form the output must have; or its system message begins with that, and it has no tools.
+    `fields` are those of the JSON that it asks for, which are no tools.
     """
     said = [each.text for each in messages if each.role == "user"]
     is_new = all(each.role in ("system", "developer", "user") and not each.has_files for each in messages)
@@ -92,19 +93,20 @@ def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False
     if quoted == "conversation":
         own = f"{system}\n{own}"
         asks = _ASKS.search(own) or _KEYS.search(own)
-        return bool(asks and _ONLY.search(own) and not _names_tool(own))
-    asked = None if _names_tool(own) else _ASKS.search(own)
+        return bool(asks and _ONLY.search(own) and not _names_tool(own, fields))
+    asked = None if _names_tool(own, fields) else _ASKS.search(own)
     if quoted == "message" and (_MERGES.search(own) or (asked and _SHORT.search(asked[0]) and _ONLY.search(own))):
         return True
     purpose = _SENTENCE_END.split(system.strip(), 1)[0]
-    asked = None if has_tools or _names_tool(system) else _ASKS.search(purpose)
+    asked = None if has_tools or _names_tool(system, fields) else _ASKS.search(purpose)
     is_made = asked and _SHORT.search(asked[0]) and not _BESIDE.search(asked[0])
     return bool(is_made and _TALK.search(system) and _ONLY.search(system))
 
 
-def _names_tool(text: str) -> bool:
+def _names_tool(text: str, fields: Collection[str]) -> bool:
     """Whether instructions name a tool outside of JSON, such as the descriptions of tools to choose from."""
-    return bool(_TOOL.search(_JSON_TEXT.sub("", text)))
+    known = {name.casefold() for name in fields}
+    return any(name.casefold() not in known for name in _TOOL.findall(_JSON_TEXT.sub("", text)))
 
 
 def _split(text: str) -> tuple[str, Literal["conversation", "message", ""]]:

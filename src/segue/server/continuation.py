@@ -92,6 +92,18 @@ class Conversation:
             return go_on_request(language_of(self.said[-1].text))
         return self.note + "\n\n".join(said.text for said in self._new if said.role == "user")
 
+    def message_without(self, stored: str) -> str:
+        """The new message without what its client put behind an earlier one, which is `stored` with that.
+
+        A client such as aider puts its instructions behind the new message, and leaves them out the next time.
+        """
+        message = self.message.rstrip()
+        for said in reversed(self.earlier):
+            _, known, added = stored.rstrip().rpartition(f"{said.text}\n\n")
+            if said.role == "user" and known and added and message.endswith(f"\n\n{added}"):
+                return message.removesuffix(added).rstrip()
+        return message
+
     @property
     def is_continued(self) -> bool:
         """Whether the last message is the answer, which its client wants to go on."""
@@ -311,8 +323,9 @@ class Answers:
         last = await attempts.last()
         if last and last.task_id == task.task_id:
             return
-        answers = (*said.answers(len(said.said)), *filter(None, map(plain, before)))
-        about: Json = {"after": after, "chain": _chain(answers), "follows": _chain(answers[-1:])}
+        answers, sent = said.answers(len(said.said)), tuple(filter(None, map(plain, before)))
+        follows = _chain(sent[-1:]) or await self._last_sent(answers)
+        about: Json = {"after": after, "chain": _chain((*answers, *sent)), "follows": follows}
         name = attempts.key(attempts.number(last) + 1)
         await self.service.app.tasks.note(task, RequestKey(name, "", about | stored))
 
@@ -424,10 +437,11 @@ class Answers:
         said, is_named = self.conversation.said, bool(self.conversation.name)
         attempts = Attempts(self.service, self.tenant.stored(self.conversation.key_of_answer(said[place].text)))
         answers = self.conversation.answers(place)
-        chain, follows = _chain(answers), _chain(answers[-1:])
+        noted = await attempts.newest(_KNOWN)
+        chain, follows = _chain(answers), await self._last_sent(answers) if noted else ""
         asked = next((each.text for each in reversed(said[:place]) if each.role == "user"), "")
         ranked: list[tuple[int, bool, Found]] = []
-        for known in await attempts.newest(_KNOWN):
+        for known in noted:
             task = await self.service.app.task(known.task_id)
             is_same, is_related = known.about.get("chain") == chain, _is_related(task.message, asked)
             is_next = not answers or known.about.get("follows") == follows
@@ -442,6 +456,13 @@ class Answers:
         rank, _, best = max(ranked, key=lambda each: each[:2])
         sessions = {found.task.session_id for other, _, found in ranked if other == rank}
         return best if is_named or len(sessions) == 1 else None
+
+    async def _last_sent(self, answers: Sequence[str]) -> str:
+        """The digest of the last of some answers that was one of the service; empty where the client made up all."""
+        for text in answers[: -_KNOWN - 1 : -1]:
+            if await Attempts(self.service, self.tenant.stored(self.conversation.key_of_answer(text))).last():
+                return _chain((text,))
+        return ""
 
 
 _LEFT = "<turn_aborted>"
@@ -463,7 +484,12 @@ _FEWEST = 3
 
 
 def _is_related(stored: str, sent: str) -> bool:
-    """Whether a message and what a client now says that it was have the same words of the person."""
+    """Whether a message and what a client now says that it was have the same words of the person.
+
+    Few words are the same ones if they are all, or stood above what the client put behind them.
+    """
+    if sent.strip() and own_words(stored).startswith(f"{sent.strip()}\n\n"):
+        return True
     part, whole = sorted((_WORD.findall(own_words(text).casefold()) for text in (stored, sent)), key=len)
     if len(part) < _FEWEST:
         return bool(part) and part == whole

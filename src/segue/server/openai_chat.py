@@ -580,7 +580,7 @@ class CompletionTasks:
 
         A question that the conversation does not show, or that came since the one it shows, is sent instead.
         """
-        message, question = conversation.message, await self._app.question(task.task_id)
+        message, question = conversation.message_without(task.message), await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await submit_results(self._service, self._tenant, task, {}, message, key, self._reply_options)
         if not conversation.shows(reply_notice(question, task.reply_language)):
@@ -772,7 +772,9 @@ async def chat_completions(
     user = x_openwebui_user_id or body.user or ANYBODY
     parties = (tenant.person, user, agent, mode)
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user), "origin": "chat_completions"}
-    is_own = service.settings.background and is_in_background(body.messages, has_tools=bool(body.tools))
+    is_own = service.settings.background and is_in_background(
+        body.messages, has_tools=bool(body.tools), fields=body.output_fields
+    )
     service.open_stream(tenant)
     note, shown, is_appended = None, "", False
     try:

@@ -556,6 +556,13 @@ class ReplyFields(BaseModel):
         return {}
 
     @property
+    def output_fields(self) -> Collection[str]:
+        """The names of the fields of the JSON that is asked for."""
+        form = self._answer_format()
+        properties = form.json_schema.get("properties") if form else None
+        return [*properties] if isinstance(properties, dict) else []
+
+    @property
     def client_tools(self) -> list[Json]:
         """The tools that the client carries out, as `App.start` takes them; none where none may be called."""
         functions: Iterable[FunctionSpec] = self._functions()

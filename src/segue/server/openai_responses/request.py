@@ -260,7 +260,7 @@ class ResponseRequest(RequestBody, ReplyFields):
         is_new = isinstance(self.input, str) or all(item.type == "message" for item in self.input)
         if not is_new or self.previous_response_id or self.conversation or self.store:
             return False
-        return is_in_background(self.messages, has_tools=bool(self.tools))
+        return is_in_background(self.messages, has_tools=bool(self.tools), fields=self.output_fields)
 
     @property
     def session_id(self) -> str | None:
