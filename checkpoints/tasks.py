@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from segue.core.actor import SEGUE
-from segue.core.audit import Act
+from segue.core.audit import Act, actor
 from segue.core.errors import AmbiguousTask, KeyUsed, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, NotesMoved, NotesTaken, QuestionAnswered, StateChanged, Steered
 from segue.core.models import Usage, add_usages
@@ -368,6 +368,7 @@ class Tasks:
         taken: int | None = None,
         next_id: str = "",
         used: Usage | None = None,
+        steered: Steered | None = None,
         **changes: Any,
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
@@ -377,8 +378,9 @@ class Tasks:
         `taken` is the position of the event that it takes. The audit log has `act`, or that it stopped or went on by
         itself. With `next_id` the graph has ended: what was added to the task since its agent looked last becomes a
         pending task of that id, and an event says so. What was `used` is added to the usage of the stored result.
+        `steered` is a message that is added to the task.
         """
-        announced = tuple(events)
+        announced = (*events, steered) if steered else tuple(events)
 
         def change(connection: Connection) -> Moved:
             before = _locked(connection, task_id)
@@ -396,6 +398,8 @@ class Tasks:
             late = _begin_next(connection, old, next_id, self._clock()) if next_id and old.notes else None
             notes = old.notes[: late.count] if late else old.notes
             changed = {**vars(old), **kept, **changes, **early, "notes": notes, "status": str(new)}
+            if steered:
+                changed |= {"notes": [*notes, steered.message], "asked_by": _with_actor(old)}
             if used:
                 result = changed["result"] or {}
                 changed["result"] = {**result, "usage": add_usages([result.get("usage") or {}, used])}
@@ -449,8 +453,8 @@ class Tasks:
             if task.status not in OPEN:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             add_key(connection, key, task.session_id, task_id)
-            asked_by = [*dict.fromkeys([*task.asked_by, act.actor])]
-            row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text], "asked_by": asked_by})
+            changed = {**vars(task), "notes": [*task.notes, text], "asked_by": _with_actor(task)}
+            row = self._store(connection, before, changed)
             connection.notify(task_id, task.session_id)
             stored = [insert_event(connection, task.session_id, event)]
             record(connection, act, task.session_id, task_id)
@@ -663,6 +667,11 @@ def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -
         if seq > 1:  # before the first event stands what began the task
             connection.execute(_REKEY, {"next": next_id, "task_id": ended.task_id, "before": seq - 1})
     return NotesMoved(task_id=ended.task_id, count=known, next_task_id=next_id)
+
+
+def _with_actor(task: Task) -> list[str]:
+    """Who asked for a task, with the one who adds a message to it."""
+    return [*dict.fromkeys([*task.asked_by, actor()])]
 
 
 def _where_clause(statuses: Collection[TaskStatus] | None) -> str:

@@ -36,11 +36,6 @@ def client_result(content: str | None, error: str, language: Language) -> str:
     return content.strip() or _text("carried_out", language)
 
 
-def with_message(result: str, message: str, language: Language) -> str:
-    """The result of a client's call, and what the user wrote since."""
-    return f"{result}\n\n{_text('user_wrote', language, message=message)}"
-
-
 def not_carried_out(language: Language) -> str:
     """The error of a call that a person ended."""
     return _text("not_carried_out", language)

@@ -255,7 +255,7 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on_after_a_res
     [
         ("", [], {}, "it returned nothing"),
         ("", [], {"error": "no such page"}, "reports an error: no such page"),
-        ("shown", [UserMessage(id="m", content="kiwis")], {}, "shown\n\nThe user wrote: kiwis"),
+        ("shown", [UserMessage(id="m", content="kiwis")], {}, "shown"),
     ],
 )
 def test_what_the_front_end_brings_of_its_call(

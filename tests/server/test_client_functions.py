@@ -18,6 +18,7 @@ from segue.server.service import Service
 from segue.server.tenants import Tenant
 from segue.telemetry.metrics import Metrics
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.modes import native_call
 
 from . import shop
 from .serving import ALPHA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings
@@ -253,7 +254,26 @@ def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, ser
     with served.client() as http:
         (task,) = http.get("/api/sessions/fay/tasks").json()["items"]
         (call,) = http.get(f"/api/tasks/{task['task_id']}").json()["calls"]
-    assert call["outcome"] == {"success": "The client gave no result.\n\nThe user wrote: never mind"}
+        said = http.get("/api/sessions/fay/history").json()["items"]
+    assert call["outcome"] == {"success": "The client gave no result."}
+    assert [each["content"] for each in said if each["role"] == "user"] == ["Paris?", "never mind"]
+
+
+@pytest.mark.parametrize("protocol", ["native", "json"])
+def test_a_message_behind_a_result_is_the_users(database: Path, protocol: str) -> None:
+    """As after Esc in codex and opencode: results are only read as data."""
+    call = ("weather", {"city": "Paris"})
+    script = [call_tool(call), answer("It is sun.")]
+    if protocol == "native":
+        script = [native_call(("1", *call)), AIMessage("It is sun.")]
+    model = ScriptedChatModel(script)
+    agent = Agent(agent_id="a", model=model, mode="react", protocol=protocol)
+    with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
+        chat = Chat(client, True)
+        chat.messages.append(told(chat.ask("Paris?")["tool_calls"][0]))
+        assert chat.ask("Rome instead")["content"] == "It is sun."
+    users = [str(message.content) for message in model.calls[-1] if message.type == "human"]
+    assert users[-1].endswith("Rome instead")
 
 
 def test_other_tools_begin_another_task(client: openai.OpenAI) -> None:
@@ -345,6 +365,11 @@ def test_a_response_calls_and_the_outputs_go_on(client: openai.OpenAI, stream: b
     assert [{name: item.to_dict()[name] for name in outputs(first)[0]} for item in items] == outputs(first)
     third = respond(client, "And 北京 at once?", stream, previous_response_id=second.id)
     assert third.conversation == second.conversation and len(outputs(third)) == 3
+    also = [*outputs(third), {"role": "user", "content": "Tokyo, too"}]
+    fourth = respond(client, also, stream, previous_response_id=third.id)
+    *results, message = client.responses.input_items.list(fourth.id, order="asc").data
+    assert (fourth.status, len(results)) == ("completed", 3)
+    assert message.to_dict()["content"][0]["text"] == "Tokyo, too"  # type: ignore[index]
 
 
 @pytest.mark.parametrize("kept", ["items", "without ids", "conversation"])

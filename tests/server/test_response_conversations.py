@@ -141,6 +141,18 @@ def test_a_conversation_without_ids_is_one_session(client: httpx.Client, served:
     assert sweep(served) == []
 
 
+@pytest.mark.parametrize("keeps_ids", [True, False])
+def test_a_message_behind_the_result_of_a_function_is_the_users(client: httpx.Client, keeps_ids: bool) -> None:
+    """Esc in codex while its tool runs, and the next message."""
+    codex = Codex(client, keeps_ids=keeps_ids)
+    codex.say("list the files")
+    left = {"type": "function_call_output", "call_id": codex.items[-1]["call_id"], "output": "aborted by user"}
+    made = codex.send(left, said("user", "<turn_aborted>\nOn purpose.\n</turn_aborted>"), said("user", "hello"))
+    assert (made["status"], texts(made)) == ("completed", ["Heard hello"])
+    next_one = codex.say("thanks")
+    assert texts(next_one) == ["Heard thanks"] and session_of(next_one) == session_of(made)
+
+
 def test_a_conversation_without_ids_goes_on_after_its_session_was_deleted(client: httpx.Client, served: Served) -> None:
     codex = Codex(client)
     first = codex.say("my card is 4711")

@@ -225,6 +225,8 @@ class Steered(BaseEvent):
 
     type: Literal["steered"] = "steered"
     message: str
+    with_results: bool = False
+    """Whether it came with the results of calls that the task waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)

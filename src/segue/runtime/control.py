@@ -28,7 +28,7 @@ from ..core.errors import (
     ThreadBusy,
     UnknownTask,
 )
-from ..core.events import Event, NotesTaken, Paused, Resumed, Token, Waiting
+from ..core.events import Event, NotesTaken, Paused, Resumed, Steered, Token, Waiting
 from ..core.message import ReplyOptions
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Result, Task
 from ..core.spend import SPEND, Raised, read_limit
@@ -290,11 +290,13 @@ class Control:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
         remote: bool = False,
+        steered: Steered | None = None,
     ) -> Started:
         """Continue a task, with a person's answer if one is given; `model` replaces the one that it began with.
 
         `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
         `reply_options` take the place of the task's. `remote`: the answer comes from a client of the service.
+        `steered` is a message that is added to the task with the answer.
         """
 
         begun = False
@@ -311,9 +313,8 @@ class Control:
                 row = await self._runner.tasks.get(task_id)
                 await self._runner.spend.raise_limit(raised, remote, row, key)
                 checked = {**checked, "value": {"limit": raised.limit}}
-            started = await self.resume_with(
-                task_id, checked, model=model, wait=wait, key=None if raised else key, reply_options=reply_options
-            )
+            about = {"key": None if raised else key, "reply_options": reply_options, "steered": steered}
+            started = await self.resume_with(task_id, checked, model=model, wait=wait, **about)
             if raised:
                 await self.continue_raised()
             return started
@@ -345,13 +346,14 @@ class Control:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
         taken: int | None = None,
+        steered: Steered | None = None,
     ) -> Started:
         """As `resume`, with an answer in the form that is stored; `taken` is the position of the event that it is."""
         row = await self._runner.tasks.get(task_id)
         await self.prepare(row)
         async with self._runner.leased(row.session_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
-            return await self.resume_leased(row, begin, checked, model, key, reply_options, taken)
+            return await self.resume_leased(row, begin, checked, model, key, reply_options, taken, steered)
 
     async def prepare(self, row: Task) -> None:
         """Prepare the agent of a task that is about to continue."""
@@ -367,6 +369,7 @@ class Control:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
         taken: int | None = None,
+        steered: Steered | None = None,
     ) -> Started:
         """As `resume_with`, under the lease of the task's thread; its agent is prepared."""
         registry = self.registry.of(row)
@@ -385,7 +388,7 @@ class Control:
                 return await self._runner.move(row, None, decisions=decisions, act=act, key=key), None
         registry.model_for(agent, model or row.model)
         changes: Json = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
-        changes |= {"taken": taken, "act": act}
+        changes |= {"taken": taken, "act": act, "steered": steered}
         if reply_options is not None:
             changes["reply_options"] = _renewed(row, reply_options, agent).json()
         changes["agents_file"] = self.registry.agents_file or row.agents_file

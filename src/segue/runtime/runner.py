@@ -429,6 +429,8 @@ class Runner:
         """Change a task, under the thread's lease if this process holds it, and publish its events."""
         fence = self.saver.fence(row.session_id) or None
         moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
+        if changes.get("steered"):
+            self.saver.forget_notes(row.session_id)
         self._publish(stored)
         if status is not None and moved.status not in ACTIVE:
             for observer in self.observers:

@@ -13,7 +13,7 @@ from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
-from ..core.events import ASKING, AgentCalled, Event
+from ..core.events import ASKING, AgentCalled, Event, Steered
 from ..core.lifecycle import SPAWN, SubTask, free_id, spawn, spawn_all
 from ..core.message import ReplyOptions
 from ..core.records import (
@@ -438,14 +438,22 @@ class Tasks:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
         remote: bool = False,
+        message: str = "",
     ) -> Started:
         """Continue a task in the background, with a person's answer if one is given; errors as in `App.resume`.
 
         `model` takes the place of the one that it began with, `reply_options` of what was asked of its reply, and
         `interrupt_id` names the question that is answered. A `remote` answer may not raise a limit of spending where
-        those refuse it.
+        those refuse it. The `message` is added to the task together with the results of its calls.
         """
-        about = {"answer": answer, "interrupt_id": interrupt_id, "key": key, "reply_options": reply_options}
+        steered = Steered(task_id=task_id, message=message, with_results=True) if message else None
+        about = {
+            "steered": steered,
+            "answer": answer,
+            "interrupt_id": interrupt_id,
+            "key": key,
+            "reply_options": reply_options,
+        }
         return await self._control.resume(task_id, model=model, remote=remote, **about)
 
     async def continue_raised(self) -> None:

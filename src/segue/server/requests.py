@@ -32,7 +32,7 @@ from ..core.events import ASKING, ApprovalRequested, Event, NotesMoved, Question
 from ..core.message import AnswerFormat, ModelSettings, ReplyOptions, Upload, check_choice, check_schema
 from ..core.records import Json, RequestKey, Task
 from ..core.task import LONGEST_NAME, NAME, MessageOrigin, TaskStatus
-from ..prompts.protocols import answer_of, client_result, with_message
+from ..prompts.protocols import answer_of, client_result
 from ..runtime.message_files import ImageUrl
 from ..testing.rehearsal.simulate import start_conversation
 from .errors import Problem, not_found
@@ -62,7 +62,7 @@ async def submit_results(
 ) -> Begun:
     """Continue a task by the results that its client sent, by the ids of their calls.
 
-    A `message` of the user goes along with the last result, and calls without one have none. The same results again
+    A `message` of the user follows the results, and calls without one have none. The same results again
     are the same request, whatever its key.
     """
     task_id = task.task_id
@@ -81,9 +81,7 @@ async def submit_results(
     language = task.reply_language
     if message:
         results |= {call_id: client_result(None, "", language) for call_id in waiting if call_id not in results}
-        last = [*results][-1]
-        results[last] = with_message(results[last], message, language)
-    return await service.answer(tenant, task, question, {"results": results}, key, reply_options)
+    return await service.answer(tenant, task, question, {"results": results}, key, reply_options, message)
 
 
 def _named_by_results(
@@ -644,12 +642,16 @@ class Segment:
         events: list[Event] = []
         late = late_messages(self.log)
         for event in self.log[self.start :]:
-            if isinstance(event, Steered) and event.seq > self.start + 1 and event.seq not in late:
+            if isinstance(event, Steered) and self.begins_next(event) and event.seq not in late:
                 return events, event
             events.append(event)
             if isinstance(event, ASKING):
                 return events, event
         return events, None
+
+    def begins_next(self, event: Steered) -> bool:
+        """Whether a message begins the next response: this one did not begin with it."""
+        return event.seq > self.start + 1 and not event.with_results
 
     @property
     def events(self) -> Sequence[Event]:
@@ -789,7 +791,9 @@ def _begins(log: Sequence[Event], start: int) -> bool:
     if start == len(log):
         return False
     first = log[start]
-    return isinstance(first, ASKING) or (isinstance(first, Steered) and first.seq not in late_messages(log))
+    if isinstance(first, Steered):
+        return not first.with_results and first.seq not in late_messages(log)
+    return isinstance(first, ASKING)
 
 
 def _continues(log: Sequence[Event], seq: int) -> bool:

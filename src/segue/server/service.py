@@ -250,9 +250,10 @@ class Service:
         answer: Any,
         key: RequestKey | None,
         reply_options: ReplyOptions | None = None,
+        message: str = "",
     ) -> Begun:
-        """Answer the question that a task of the tenant's waits with."""
-        about = {"interrupt_id": question["interrupt_id"], "reply_options": reply_options}
+        """Answer the question that a task of the tenant's waits with, and add a message that came with results."""
+        about = {"interrupt_id": question["interrupt_id"], "reply_options": reply_options, "message": message}
         return await self.resume(tenant, task, key, answer=answer, **about)
 
     async def resume(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:

@@ -452,7 +452,8 @@ def input_items(segment: Segment) -> list[Json]:
     """What the response answers: a message, or a person's decisions."""
     place = f"in_{segment.task_id}_{segment.start}"
     if results := segment.results_of:
-        return [*_results(segment, place, results)]
+        messages = [each.message for each in segment.events if isinstance(each, Steered) and each.with_results]
+        return [*_results(segment, place, results), *(_message(f"{place}_{len(results)}", text) for text in messages)]
     if not segment.start:
         return [_message(place, str(segment.row.message), segment.row.attachments)]
     first: Event | None = next((e for e in segment.events if isinstance(e, _INPUTS)), None)
@@ -543,7 +544,7 @@ async def _frames(
             yield _frame(form)
     async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True, takes_over=True)) as events:
         async for event in events:
-            if isinstance(event, Steered) and event.seq > segment.start + 1:
+            if isinstance(event, Steered) and segment.begins_next(event):
                 break
             for form in output.of(event):
                 yield _frame(form)
