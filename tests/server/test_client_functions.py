@@ -276,6 +276,21 @@ def test_a_message_behind_a_result_is_the_users(database: Path, protocol: str) -
     assert users[-1].endswith("Rome instead")
 
 
+def test_a_completion_with_calls_has_its_tokens(database: Path) -> None:
+    used = {"usage_metadata": {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}}
+    call, said = native_call(("1", "weather", {"city": "Paris"})), AIMessage("It is sun.")
+    model = ScriptedChatModel([call.model_copy(update=used), said.model_copy(update=used)])
+    agent = Agent(agent_id="a", model=model, mode="react", protocol="native")
+    weather = [{"type": "function", "function": WEATHER}]
+    with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
+        messages: list[Any] = [{"role": "user", "content": "Paris?"}]
+        first = client.chat.completions.create(model="a", messages=messages, tools=weather)  # type: ignore[arg-type]
+        asked = first.choices[0].message
+        messages += [asked, told(asked.to_dict()["tool_calls"][0])]  # type: ignore[index]
+        second = client.chat.completions.create(model="a", messages=messages, tools=weather)  # type: ignore[arg-type]
+    assert [made.usage and made.usage.total_tokens for made in (first, second)] == [9, 18]
+
+
 def test_other_tools_begin_another_task(client: openai.OpenAI) -> None:
     """A program whose function was changed is not called as it was before."""
     first = Chat(client, metadata={"session_id": "gus"}).ask("Paris?")["tool_calls"][0]

@@ -279,7 +279,7 @@ class Completion:
         return {**self._head("chat.completion.chunk"), "choices": [choice], **more}
 
     def usage_chunk(self, result: Json) -> Json:
-        return {**self._head("chat.completion.chunk"), "choices": [], "usage": _usage(result)}
+        return {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(result)}
 
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
@@ -291,8 +291,14 @@ class Completion:
         if calls := self.calls(result):
             message |= {"content": text.strip() or None, "tool_calls": calls}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(calls, result)}
-        about = {"usage": _usage(result), "segue": self._task_of(result)}
+        about = {"usage": self._usage(result), "segue": self._task_of(result)}
         return {**self._head("chat.completion"), "choices": [choice], **about}
+
+    def _usage(self, result: Json) -> Json:
+        """The tokens of the task, so far where it has no result yet."""
+        used = result.get("usage") or vars(self._reply.task.usage)
+        prompt, completion = used["input"], used["output"]
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _task_of(self, result: Json) -> Json:
         return {**task_of(result), **({} if self.note else {"background": True})}
@@ -356,12 +362,6 @@ def error_of(result: Json) -> Json:
 def task_of(result: Json) -> Json:
     """The fields of a `TaskOfCompletion`."""
     return {name: result.get(name) for name in ("task_id", "session_id", "status", "question")}
-
-
-def _usage(result: Json) -> Json:
-    usage = result.get("usage") or {}
-    prompt, completion = usage.get("input", 0), usage.get("output", 0)
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _frame(form: Json) -> bytes:
