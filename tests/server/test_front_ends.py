@@ -376,6 +376,7 @@ BEGUN = assistant("Working.\n\n")
     ("chat", "sent", "shown"),
     [
         ("", WORK, [WORK, BEGUN]),
+        ("", WORK, [WORK, BEGUN, user("^C KeyboardInterrupt"), assistant("I see that you interrupted my reply.")]),
         ("", WORK, [WORK]),
         ("", user(TEMPLATE + "please work"), [WORK, BEGUN]),
         ("chat-1", WORK, [WORK, assistant("")]),

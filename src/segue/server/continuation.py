@@ -176,6 +176,16 @@ class Conversation:
         files = {digest: file for digest, file in self.files.items() if digest in digests}
         return replace(self, said=said, files=files)
 
+    def answered_after(self, place: int) -> dict[int, int]:
+        """The places of the user's messages after a place that have an answer, each with the place of its end."""
+        found, at = dict[int, int](), -1
+        for end, each in enumerate(self.earlier):
+            if each.role == "assistant" and at > place:
+                found[at] = end
+            elif each.role != "assistant":
+                at = end if each.role == "user" else -1
+        return found
+
     def answers(self, place: int) -> tuple[str, ...]:
         """The texts of the answers before that place."""
         texts = (plain(said.text) for said in self.said[:place] if said.role == "assistant")
@@ -353,7 +363,9 @@ class Answers:
             return None
         tasks = await self.tasks_of_chat()
         newest = await self.service.app.tasks.newest(before.task.session_id) if before else None
-        answered = [] if before and before.place == place else [at for at in asked if at < place][-1:]
+        answered = self.conversation.answered_after(before.place if before else -1)
+        if before is None:
+            answered = dict([*answered.items()][-1:])
         is_named = bool(self.conversation.name)
         for task in tasks if newest is None else [newest, *tasks]:
             if before and task.task_id == before.task.task_id:
@@ -364,9 +376,10 @@ class Answers:
                 if not (is_shown or at > place) or not _is_related(task.message, said[at].text):
                     continue
                 if is_sure or (await self._was_asked(task, at) and (is_shown or await self._was_left(task, at))):
-                    text = plain(self.conversation.last_answer) if is_shown else ""
+                    end = answered.get(at, at)
+                    text = plain("\n\n".join(each.text for each in said[at + 1 : end + 1]))
                     if (goes_on and not text) or await self.has_begun(task, text):
-                        return Found(task, 0, place if is_shown else at)
+                        return Found(task, 0, end)
         return None
 
     async def _was_asked(self, task: Task, place: int) -> bool:
