@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from segue.core.actor import SEGUE
-from segue.core.audit import Act, actor
+from segue.core.actor import SEGUE, actor
+from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, KeyUsed, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, NotesMoved, NotesTaken, QuestionAnswered, StateChanged, Steered
 from segue.core.models import Usage, add_usages

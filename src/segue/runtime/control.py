@@ -313,8 +313,15 @@ class Control:
                 row = await self._runner.tasks.get(task_id)
                 await self._runner.spend.raise_limit(raised, remote, row, key)
                 checked = {**checked, "value": {"limit": raised.limit}}
-            about = {"key": None if raised else key, "reply_options": reply_options, "steered": steered}
-            started = await self.resume_with(task_id, checked, model=model, wait=wait, **about)
+            started = await self.resume_with(
+                task_id,
+                checked,
+                model=model,
+                wait=wait,
+                key=None if raised else key,
+                reply_options=reply_options,
+                steered=steered,
+            )
             if raised:
                 await self.continue_raised()
             return started
