@@ -180,8 +180,11 @@ async def test_notes_are_kept_in_order_until_the_task_has_ended(store: Store) ->
     await create(tasks, "t1")
     for text in ("to Xi'an", "并且便宜"):
         row, told = await tasks.add_note("t1", text, Steered(task_id="t1", message=text))
-        assert told[0].data == {"message": text}
+        assert told[0].data["message"] == text
     assert row.notes == ["to Xi'an", "并且便宜"]
+    row, told = await tasks.move("t1", TaskStatus.RUNNING, steered=Steered(task_id="t1", message="by rail"))
+    assert [event.type for event in told] == ["state_changed", "steered"]
+    assert row.notes == ["to Xi'an", "并且便宜", "by rail"]
     await tasks.move("t1", TaskStatus.CANCELLED)
     with pytest.raises(TaskError, match="is cancelled"):
         await tasks.add_note("t1", "more", Steered(task_id="t1", message="more"))
