@@ -200,7 +200,19 @@ PIECES: dict[str, tuple[list[Any], tuple[tuple[str, str], ...]]] = {
         [call(None, "add", '{"a": "}\\', index=0), call(None, "add", '" {"}', index=0)],
         (("add", '{"a": "}\\" {"}'),),
     ),
-    "two ids for one": ([call("x", "add", "", index=0), call("y", None, ONE, index=0)], (("add", ""), ("", ONE))),
+    "two ids for one": ([call("x", "add", "", index=0), call("y", None, ONE, index=0)], (("add", ONE),)),
+    "another id for each piece": (
+        [call("x", "add", '{"a"', index=0), call("y", "", ": 1", index=0), call("z", "add", "}", index=0)],
+        (("add", ONE),),
+    ),
+    "all of the arguments in each piece": (
+        [call("x", "add", '{"'), call("x", None, '{"a": '), call("x", "add", ONE), call("x", "add", ONE)],
+        (("add", ONE),),
+    ),
+    "an object within one of the same name": (
+        [call("x", "add", '{"a":', index=0), call("x", None, '{"a": 1}}', index=0)],
+        (("add", '{"a":{"a": 1}}'),),
+    ),
 }  # fmt: skip
 
 

@@ -146,6 +146,15 @@ async def test_a_call_in_the_older_form_is_one() -> None:
     assert [(made.name, made.arguments) for made in log.reply.tool_calls] == [("add", ONE)]
 
 
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_call_that_is_sent_in_both_forms_is_one(streaming: bool) -> None:
+    add = {"name": "add", "arguments": ONE}
+    message: dict[str, Any] = {"function_call": add, "tool_calls": [{"index": 0, "id": "a", "function": add}]}
+    body = events(chunk("tool_calls", **message)) if streaming else whole("tool_calls", **message)
+    log = await ask([Bytes(body, EVENT if streaming else JSON_TYPE)], NATIVE, streaming)
+    assert [(made.id, made.arguments) for made in log.reply.tool_calls] == [("a", ONE)]
+
+
 async def test_a_name_that_no_tool_can_have_is_an_unreadable_reply_that_says_so() -> None:
     log = await ask([Bytes(events(chunk("tool_calls", tool_calls=[{"function": {"name": "web search"}}])))], NATIVE)
     assert log.reply.tool_calls == () and "call one of add" in str(log.reply.unreadable)

@@ -555,9 +555,28 @@ class _Call:
 
     is_complete: bool = False
     """Whether the object that its arguments are has ended."""
+    _last: str = ""
+    _repeats: bool = True
+    """Whether each piece begins with the one before it, as where an endpoint sends all of the arguments each time."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its arguments are within an object."""
+        return self._depth > 0
+
+    @property
+    def written(self) -> str:
+        """The arguments, put together; the last piece alone where each one repeats those before it."""
+        text = self.arguments.text
+        if self._repeats and self._last != text and _is_json(self._last) and not _is_json(text):
+            return self._last
+        return text
 
     def add_arguments(self, piece: str) -> None:
         """Append a piece, and see whether the object that began is closed."""
+        if piece:
+            self._repeats = self._repeats and piece.startswith(self._last)
+            self._last = piece
         self.arguments.add(piece)
         text = self._escape + piece
         ends = len(text) - len(text.rstrip("\\"))
@@ -568,6 +587,14 @@ class _Call:
             elif not self._quoted and sign in "{}":
                 self._depth += 1 if sign == "{" else -1
                 self.is_complete = self._depth == 0
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class GrowingReply:
@@ -635,7 +662,7 @@ class GrowingReply:
         """Finish a reply whose endpoint did not say how it ended, unless a call's arguments are cut."""
         try:
             for call in self._calls:
-                read_arguments(call.name, call.arguments.text)
+                read_arguments(call.name, call.written)
         except UnreadableReply:
             return
         self.finish_reason = "tool_calls" if self._calls else "stop"
@@ -698,10 +725,13 @@ class GrowingReply:
         """Add a piece of a function call.
 
         It belongs to the call at its index, else to the one with its id, else to the last one. There are endpoints that
-        give every call the index 0, or no index, or no id; so a piece with another id begins another call, and one with
-        a name does so after complete arguments. A name may come in pieces, or again with each piece.
+        give every call the index 0, or no index, or no id; so a piece with another id begins another call, unless it
+        goes on with arguments that are not complete, and one with a name does so after complete arguments. A name may
+        come in pieces, or again with each piece, and arguments as all of them each time.
         """
         call = self._call_for(index, call_id)
+        if call is None and index is not None and self._goes_on(self._call_at.get(index), name, arguments):
+            call = self._call_at[index]
         if call is not None and call.is_complete and call.id and call_id and arguments == call.arguments.text:
             return  # it was sent again
         if call is not None and self._begins_another(call, call_id, name, arguments):
@@ -739,6 +769,12 @@ class GrowingReply:
         if call is None or (call_id and call.id and call.id != call_id):
             return named
         return call
+
+    def _goes_on(self, call: _Call | None, name: str, arguments: str) -> bool:
+        """Whether a piece with an id of its own is a further one of a call: some endpoints give each piece another."""
+        if call is None or call.is_complete or name not in ("", call.name):
+            return False
+        return not name or (call.is_open and not arguments.lstrip().startswith("{"))
 
     def _begins_another(self, call: _Call, call_id: str, name: str, arguments: str) -> bool:
         """Whether a piece that may belong to a call begins one of its own."""
@@ -797,7 +833,7 @@ class GrowingReply:
 
     def _raw_calls(self) -> tuple[RawCall, ...]:
         return tuple(
-            RawCall(storable_text(call.id) or _new_id(), storable_text(call.name).strip(), call.arguments.text)
+            RawCall(storable_text(call.id) or _new_id(), storable_text(call.name).strip(), call.written)
             for call in self._calls
         )
 

@@ -163,7 +163,7 @@ class Message(BaseModel):
     reasoning_content: Reasoning = ""
     tool_calls: Annotated[tuple[ToolCall, ...], Present] = ()
     function_call: Function | None = None
-    """A call in the form that came before `tool_calls`."""
+    """A call in the form that came before `tool_calls`; some endpoints send both."""
 
     @property
     def text(self) -> str:
@@ -176,9 +176,9 @@ class Message(BaseModel):
 
     @property
     def calls(self) -> Sequence[ToolCall]:
-        if self.function_call is None:
+        if self.tool_calls or self.function_call is None:
             return self.tool_calls
-        return (*self.tool_calls, ToolCall(function=self.function_call))
+        return (ToolCall(function=self.function_call),)
 
 
 class Choice(BaseModel):
