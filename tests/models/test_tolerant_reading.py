@@ -63,6 +63,12 @@ HI, STOP = chunk(content="hi"), chunk("stop")
         (events(HI, STOP), JSON_TYPE),
         (events(HI, STOP), "text/plain"),
         (b": a comment\n\nretry: 5\n\n" + events(HI, STOP), ""),
+        (b"data:\n\ndata: \n\n" + events(HI, STOP), EVENT),
+        (b"data: ping\n\nevent: ping\ndata: [HEARTBEAT]\n\n" + events(HI, STOP), EVENT),
+        (events(HI, STOP).replace(b"\n\n", b"\n"), EVENT),
+        (events(HI, STOP).replace(b"\n\n", b"\n").replace(b"data", b"event: x\ndata"), EVENT),
+        (b'data: {"choices": [{"delta":\ndata: {"content": "hi"}}]}\n\n' + events(STOP), EVENT),
+        (b'data: {"id": "\xff\t", "choices": []}\n\n' + events(HI, STOP), EVENT),
         (events(HI), EVENT),
         (events(HI).replace(b"[DONE]", b'"[DONE]"'), EVENT),
         (json.dumps(HI).encode() + b"\n" + json.dumps(STOP).encode() + b"\n", "application/x-ndjson"),
@@ -413,6 +419,23 @@ async def test_the_endpoints_words_reach_the_user_in_every_form_of_an_error(body
 @cases("data", ['{"message": "the endpoint\'s words"}', "the endpoint's words", '{"error": "the endpoint\'s words"}'])
 async def test_an_event_that_is_called_error_is_one(data: str) -> None:
     log = await ask([Bytes(events(HI, done=False) + f"event: error\ndata: {data}\n\n".encode()), Text("4")], PROSE)
+    assert log.reply.text == "4" and "the endpoint's words" in str(log.retries[0].reason)
+
+
+@cases(
+    "line",
+    [
+        '{"error": {"message": "the endpoint\'s words"}}',
+        '{"error": {"message": "the endpoint\'s words"}}\n',
+        'error: {"message": "the endpoint\'s words"}\n\n',
+        "data: Error: the endpoint's words\n\n",
+        "data: [ERROR] the endpoint's words\n\n",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n\n", "\n"], ids=["blank line", "line"])
+async def test_an_error_between_the_events_is_one_in_any_form(line: str, end: str) -> None:
+    body = f"data: {json.dumps(HI)}{end}{line}".encode()
+    log = await ask([Bytes(body), Text("4")], PROSE)
     assert log.reply.text == "4" and "the endpoint's words" in str(log.retries[0].reason)
 
 

@@ -205,8 +205,9 @@ class Completion(BaseModel):
 
 def read_completion(document: bytes, redact: Redactor) -> Completion:
     """Read a body, or the data of one server-sent event."""
+    text = document.decode(errors="replace")
     try:
-        body = json.loads(document)
+        body = json.loads(text, strict=False)
         if is_error(body):
             raise AttemptFailed(body_fault(body, redact))
         return Completion.model_validate(body)
@@ -216,8 +217,13 @@ def read_completion(document: bytes, redact: Redactor) -> Completion:
         why = f"{where}: {first['msg']}"
         raise AttemptFailed(Fault(Clause("sent an invalid reply ({why})", why=why))) from None
     except (ValueError, RecursionError):
+        if _SENTENCE.match(text):
+            raise AttemptFailed(body_fault(text, redact)) from None
         raise AttemptFailed(Fault(Clause("sent a reply that is not valid JSON"))) from None
 
+
+_SENTENCE = re.compile(r"\s*\[?[A-Za-z]+[] :,]")
+"""What an endpoint writes in the place of a document where something went wrong."""
 
 # The connection between LangChain's OpenAI client and the endpoint: no incomplete or invalid reply passes it.
 
@@ -431,7 +437,8 @@ class Transport:
                         break
                     if name == b"error":
                         raise AttemptFailed(body_fault(_error_in(each), self._redact))
-                    data.append(each)
+                    if not _KEEP_ALIVE.fullmatch(each):
+                        data.append(each)
                 yield data
                 if self.reader.is_whole:
                     self._extend(DRAIN)  # to the end of the body, so that the connection can be used again
@@ -609,13 +616,21 @@ def _error_in(data: bytes) -> object:
         return data.decode(errors="replace")
 
 
+_KEEP_ALIVE = re.compile(
+    rb'\s*(?:"?\[?(?:ping|pong|heart[-_ ]?beat|keep[-_ ]?alive|processing)\b[\].]*"?\s*)?', re.IGNORECASE
+)
+"""The data of an event that only says that the endpoint is alive."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 Event = tuple[bytes, bytes]
 """The name of a server-sent event, and its data."""
 
 
 async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[Event], None]:
-    """Yield the events that arrive together; ids and comments are passed over."""
+    """Yield the events that arrive together; ids and comments are passed over.
+
+    There are endpoints that end an event with its line, proxies that put an error between the events as bare JSON, and
+    servers that send one as `error: …`.
+    """
     line: list[bytes] = []
     data: list[bytes] = []
     event, size, after_cr = b"", 0, False
@@ -628,20 +643,28 @@ async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[
         for after in rest:
             whole, line = b"".join(line), [after]
             name, _, value = whole.partition(b":")
-            if name == b"data":
-                data.append(value.removeprefix(b" "))
+            is_data, is_bare = name == b"data", whole.startswith(b"{")
+            begins = is_data or is_bare or name == b"event"
+            ends = not whole or (bool(data) and begins and _is_valid(b"\n".join(data)))
+            if ends and any(data):
+                together.append((event, b"\n".join(data)))
+            if ends:
+                data, event, size = [], b"", 0
+            if is_data or is_bare:
+                data.append(whole if is_bare else value.removeprefix(b" "))
             elif name == b"event":
                 event = value.strip()
-            elif not whole:
-                if data:
-                    together.append((event, b"\n".join(data)))
-                data, event, size = [], b"", 0
+            elif name == b"error":
+                together.append((name, value))
         if together:
             yield together
         size += len(chunk)
         if size > limit:
             raise AttemptFailed(too_long(limit))
-    name, _, value = b"".join(line).partition(b":")
-    last = b"\n".join([*data, *([value.removeprefix(b" ")] if name == b"data" else [])])
-    if last and (last.startswith(b"[DONE]") or _is_valid(last)):  # else it is cut
-        yield [(event, last)]
+    whole = b"".join(line)
+    name, _, value = whole.partition(b":")
+    more = [value.removeprefix(b" ")] if name == b"data" else [whole] if whole.startswith(b"{") else []
+    last = b"\n".join([*data, *more])
+    for each in [last] if _is_valid(last) else [b"\n".join(data), *more]:
+        if each.startswith(b"[DONE]") or _is_valid(each):  # else it is cut
+            yield [(event, each)]
