@@ -301,6 +301,37 @@ MARKUP = [
     '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>',
     '<｜DSML｜function_calls><｜DSML｜invoke name="add"><｜DSML｜parameter name="a" string="false">1'
     "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+    *(
+        f'<{sign}DSML{sign}tool_calls><{sign}DSML{sign}invoke name="add"><{sign}DSML{sign}parameter name="a">1'
+        f"</{sign}DSML{sign}parameter></{sign}DSML{sign}invoke></{sign}DSML{sign}tool_calls>"
+        for sign in ("｜", "｜｜", "|", "‖")
+    ),
+    "<seed:tool_call>\n<function=add>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>",
+    "<longcat_tool_call>add\n<longcat_arg_key>a</longcat_arg_key>\n<longcat_arg_value>1</longcat_arg_value>",
+    f"<tool_calls>\n<tool_call>add\n```json\n{ONE}\n```\n</tool_call>\n</tool_calls>",
+    f"<|tool▁calls▁begin|><|tool▁call▁begin|>function<|tool▁sep|>add\n```json\n{ONE}\n```<|tool▁call▁end|>",
+    '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="add"><steptml:parameter name="a">1'
+    "</steptml:parameter></steptml:invoke><｜tool_call_end｜>",
+    f"[TOOL_CALLS]add[CALL_ID]abcdefghi[ARGS]{ONE}",
+    f"add[ARGS]{ONE}",
+    f"functions.add:0{ONE}",
+    f"<|start|>assistant to=functions.add<|channel|>commentary json<|message|>{ONE}<|call|>",
+    "<|tool_call>call:add{a:1}<tool_call|>",
+    "<start_function_call>call:add{a:1}<end_function_call>",
+    f"<tools>\n{CALL}\n</tools>",
+    f"functools[{CALL}]",
+    f"<|action_start|><|plugin|>\n{CALL}<|action_end|>",
+    '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "add", "parameters": {"a": 1}}]<|END_ACTION|>',
+    '{"action": "add", "action_input": {"a": 1}}',
+    f"{CALL}<|eot_id|>",
+    f"{CALL}\n</tool_call>",
+    "[add(a=1)]",
+    "<|python_start|>[add(a=1)]<|python_end|>",
+    "<|python_tag|>add.call(a=1)",
+    "<|tool_call_start|>[add(1)]<|tool_call_end|>",
+    "```tool_code\nprint(default_api.add(a=1))\n```",
+    "<tool_code>\nadd(a=1)\n</tool_code>",
+    "<function_calls>\nadd(a=1)\n</function_calls>",
 ]  # fmt: skip
 
 
@@ -323,6 +354,12 @@ async def test_a_call_that_is_written_as_text_is_a_call_and_never_shown(text: st
         '[{"name": "add"}, {"name": "subtract"}]',
         '```json\n{"answer": 4}\n```',
         "common words",
+        "[add(a=1), then(b=2)]",
+        "[add(a=x)]",
+        f"Write it so:\n```json\n{CALL}\n```",
+        "<tools>\nA hammer (big)\n</tools>",
+        "```tool_code\nprint(1)\n```",
+        '{"action": "wait", "action_input": {"a": 1}}',
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
@@ -345,6 +382,14 @@ async def test_markup_that_cannot_be_read_is_an_unreadable_reply(text: str) -> N
     log = await ask([Text(text)], NATIVE)
     assert log.reply.unreadable is not None and not log.reply.tool_calls
     assert "tool call in its text" in str(log.reply.unreadable) and log.reply.text == "" == "".join(log.streamed)
+
+
+@cases("text", [f"{CALL}\n\nIt is done.", f"I will add.\n{CALL}", f"I will add.\n\n [{CALL}]<|im_end|>"])
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_bare_call_beside_other_text_is_an_unreadable_reply(text: str, streaming: bool) -> None:
+    log = await ask([Text(text)], NATIVE, streaming)
+    assert "other text stands beside it" in str(log.reply.unreadable) and not log.reply.tool_calls
+    assert "arguments" not in log.reply.text and shown_of(log) == log.reply.text
 
 
 @cases("finish_reason", ["error", "abort", "ERROR", "engine_error", "insufficient_system_resource"])
