@@ -447,6 +447,7 @@ WORDS = [
     {"error": None, "msg": "the endpoint's words"},
     {"errors": [{"title": "the endpoint's words"}]},
     {"success": False, "error_msg": "the endpoint's words"},
+    {"choices": None, "base_resp": {"status_code": 1004, "status_msg": "the endpoint's words"}},
     {"error": {"message": "Provider returned error", "metadata": {"raw": {"detail": "the endpoint's words"}}}},
     "the endpoint's words",
 ]
@@ -523,6 +524,13 @@ async def test_a_retry_after_that_makes_no_sense_is_ignored(value: str) -> None:
         (400, "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."),
         (400, "Range of input length should be [1, 30720]"),
         (500, "request (9000 tokens) exceeds the available context size (8192 tokens)"),
+        (429, "Request too large for m: Limit 30, Requested 46. The input or output tokens must be reduced."),
+        (400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
+        (400, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"),
+        (400, "Current length is 9000 while limit is 8192"),
+        (400, "length of prompt_tokens (40000) must be less than max_seq_len (32768)."),
+        (400, "Prompt length 5000 is greater than max_seq_len 4096"),
+        (400, "Invalid 'messages[1].content': string too long. Expected a maximum length of 10485760."),
         (429, "Request too large for gpt-4o: Limit 30000, Requested 33000. Input tokens must be reduced."),
     ],
 )
@@ -544,11 +552,36 @@ async def test_a_prompt_that_is_too_long_is_told_in_any_words(status: int, words
         (400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.", "extra_body"),
         (402, "Insufficient Balance", "top up the account"),
         (500, "Jinja Exception: the roles must alternate", "see habits in the agents file"),
+        (500, "tools param requires --jinja flag", 'set protocol="json"'),
+        (400, "Tool choice not supported", 'set protocol="json"'),
+        (400, "Unsupported role: tool", 'set protocol="json"'),
+        (
+            400,
+            "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+            "change what it names",
+        ),
+        (401, "No such user", "check OPENAI_API_KEY"),
+        (403, "This API key may not call it", "check OPENAI_API_KEY"),
+        (403, "You do not have access to model m.", "change what it names"),
+        (403, "Country, region, or territory not supported", "change what it names"),
+        (403, "<html><title>Attention Required!</title></html>", "check base_url"),
+        (403, "Input was flagged by moderation", "rephrase the message"),
+        (400, "The prompt triggered the content management policy.", "rephrase the message"),
+        (403, "Insufficient balance", "top up the account"),
+        (429, "Insufficient balance or no resource package. Please recharge.", "top up the account"),
+        (400, "Your credit balance is too low to access the API.", "top up the account"),
+        (405, "Method Not Allowed", "check the model's name and base_url"),
     ],
 )
 async def test_the_advice_fits_the_refusal(status: int, words: str, advice: str) -> None:
     log = await ask([Status(status, body={"error": {"message": words}})], NATIVE)
     assert isinstance(log.error, ModelRefused) and advice in str(log.error)
+
+
+@cases("status", [408, 409, 424, 425, 429, 498, 499, 500, 503, 529])
+async def test_what_passes_is_tried_again(status: int) -> None:
+    log = await ask([Status(status, body={"error": {"message": "no capacity"}}), Text("4")], PROSE)
+    assert log.reply.text == "4" and f"answered {status} (no capacity)" in str(log.retries[0].reason)
 
 
 @dataclass(frozen=True)

@@ -229,22 +229,26 @@ def status_fault(status: int, body: object, redact: Redactor, wait: float | None
         return Fault(refused, "resume to ask again", status=status, text=text, about_reply=True)
     if status not in (401, 402, 403, 404) and is_too_long(text):
         return _prompt_too_long(status, why, text)
-    if status in (401, 403):
-        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
-        return Fault(reason, advice, False, status=status, text=text)
-    if status == 404 and not _NO_TOOLS.search(text):
-        reason = Clause("was not found ({why})", why=why)
-        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
-    if status == 402 or (status == 429 and _QUOTA in text):
+    if status < 500 and _DECLINED.search(text):
+        return Fault(Clause("declined to answer ({why})", why=why), _REPHRASE, False, status=status, text=text)
+    if status == 402 or (status < 500 and _NO_CREDIT.search(text)):
         reason = Clause("has no credit left ({why})", why=why)
         return Fault(reason, "top up the account or use another key", False, status=status)
+    if status == 401 or (status == 403 and not _NOT_THE_KEY.search(text)):
+        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
+        return Fault(reason, advice, False, status=status, text=text)
+    if status in (404, 405) and not _NO_TOOLS.search(text):
+        reason = Clause("was not found ({why})", why=why)
+        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
     if status >= 500 and _TEMPLATE.search(text):
-        return Fault(refused, _TEMPLATE_ADVICE, False, status=status, text=text)
-    if status in (408, 409, 429) or status >= 500:
+        advice = _advice(text) if _NO_TOOLS.search(text) else _TEMPLATE_ADVICE
+        return Fault(refused, advice, False, status=status, text=text)
+    if status in _PASSING or status >= 500:
         reason = Clause("answered {status} ({why})", status=status, why=why)
         wait = _wait_in(body) if wait is None else wait
         return Fault(reason, "wait a moment, then resume", status=status, text=text, retry_after=wait)
-    return Fault(refused, _advice(text), False, status=status, text=text)
+    advice = "check base_url, then resume" if why == _WEB_PAGE else _advice(text)
+    return Fault(refused, advice, False, status=status, text=text)
 
 
 def _prompt_too_long(status: int, why: str, text: str) -> Fault:
@@ -261,6 +265,19 @@ def _advice(text: str) -> str:
     return "change what it names, then resume"
 
 
+_PASSING = (408, 409, 424, 425, 429, 498, 499)
+"""Statuses below 500 of what passes: timeouts, conflicts, rates, and no capacity at the moment."""
+_DECLINED = re.compile(
+    r"content[ _](?:management[ _])?(?:policy|filter)|responsibleaipolicy|data_inspection_failed|by moderation"
+    r"|inappropriate content|safety system|内容安全|敏感"
+)
+"""A message that may not be answered."""
+_NO_CREDIT = re.compile(
+    r"insufficient[ _](?:quota|balance|funds|credits?)|exceeded_current_quota|credit balance is too low|arrears"
+    r"|余额不足|欠费"
+)
+_NOT_THE_KEY = re.compile(r"country|\bregion|territor|access to (?:the )?model|地区|<html|<!doctype")
+"""A 403 that is about something else."""
 _TEMPLATE_ADVICE = "its chat template refuses the messages: see habits in the agents file"
 _TEMPLATE = re.compile(r"jinja|chat[ _]template|template error|raise_exception")
 _NO_TOOLS = re.compile(
@@ -270,7 +287,9 @@ _NO_TOOLS = re.compile(
     r" (?:parameter |field |argument )?(?:is|are|was) (?:not|currently not|un)"
     r"|(?:unknown|unsupported|unrecognized|unexpected|extra|not permitted|not allowed)[^.]{0,40}['\"`: ]"
     r"(?:tools|tool_choice|functions)(?:['\"`.,]|$)"
-    r"|enable-auto-tool-choice|tool-call-parser"
+    r"|\btool(?:s|[- _](?:choice|use|calls?|calling)) not supported"
+    r"|(?:unsupported|unknown|invalid|unexpected) role:? ?\W{0,2}tool\b|role \W{0,2}tool\W{0,2} is not"
+    r"|enable-auto-tool-choice|tool-call-parser|tools param requires"
 )
 """A refusal of tools as such; most that hold the word are about something else."""
 _ABOUT_REPLY = re.compile(
@@ -282,18 +301,21 @@ _ABOUT_REPLY = re.compile(
 _TOO_LONG = re.compile(
     r"context[_ -]?(?:length|window|size|limit)|context_length_exceeded|maximum context"
     r"|(?:prompt|input|request|messages?|conversation|query)s?[_ ](?:is |are |was )?too[_ ](?:long|large|many tokens)"
-    r"|(?:prompt|input|request|messages?)[^.]{0,60}\b(?:exceed|over the|longer than|larger than|above)[^.]{0,60}"
+    r"|(?:prompt|input|request|messages?)[^.]{0,60}"
+    r"\b(?:exceed|over the|longer than|larger than|greater than|must be less|above)[^.]{0,60}"
     r"\b(?:max|limit|length|token|context|allowed)"
     r"|input token count|too many (?:input |prompt )?tokens|must have less than \d+ tokens|range of input length"
     r"|(?:max|maximum)[_ ](?:prompt|input)[_ ](?:length|tokens|size)"
     r"|reduce (?:the length|your (?:message|prompt|input)|the (?:prompt|number of (?:tokens|messages)))"
     r"|tokens?[^.]{0,40}exceed[^.]{0,40}(?:context|window|model's (?:max|limit))"
-    r"|payload too large|request entity too large"
+    r"|payload too large|request entity too large|inputs\W{0,2} tokens \+|current length is \d+ while limit"
+    r"|content\W{0,4} string too long|prompt_tokens[^.]{0,20} must be less"
     r"|上下文[^。]{0,20}(?:长度|超)|(?:输入|提示)[^。]{0,20}(?:过长|超)"
 )
 """A prompt that is too long, in the words of many endpoints."""
 _NOT_TOO_LONG = re.compile(
-    r"(?:max_tokens|max_completion_tokens|output tokens)[^.]{0,40}(?:too large|at most|must be|>)"
+    r"(?:max_tokens|max_completion_tokens|(?<!input or )output tokens)[^.]{0,40}(?:too large|at most|must be)"
+    r"|max_(?:completion_)?tokens\W{0,4}\d+ >"
 )
 
 
@@ -377,11 +399,14 @@ def _seconds(given: object) -> float | None:
         return _sensible(sum(float(n) * _UNITS[unit] for n, unit in amounts)) if amounts else None
 
 
+_WEB_PAGE = "a web page"
+
+
 def _words(body: object, redact: Redactor) -> str:
     """An error body's message, in a line."""
     text = " ".join(redact(_message(body)).split())
     if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
-        return "a web page"
+        return _WEB_PAGE
     return text[:_REASON_CHARS].rstrip(". ") or "no reason given"
 
 
@@ -422,6 +447,9 @@ def is_error(document: object) -> bool:
     if document.get("choices"):
         return False
     if document.get("object") == "error" or document.get("type") == "error" or document.get("success") is False:
+        return True
+    outcome = document.get("base_resp")
+    if isinstance(outcome, Mapping) and outcome.get("status_code"):
         return True
     named = (document.get(key) for key in ("detail", "message", "msg", "error_msg", "error_message", "errorMessage"))
     return any(isinstance(words, str | list) and words for words in named)
