@@ -84,6 +84,40 @@ def _repeats_role(body: Json) -> bool:
     return ("user", "user") in pairs or ("tool", "user") in pairs
 
 
+RICH = {
+    "type": "object",
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "properties": {
+        "a": {"type": ["integer", "null"], "exclusiveMinimum": 0, "enum": [1, 2]},
+        "b": {"anyOf": [{"type": "string", "format": "uri"}, {"type": "null"}], "default": None},
+        "c": {"const": "x"},
+        "d": {"type": "array"},
+        "e": {"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]},
+    },
+    "required": ["a"],
+    "additionalProperties": False,
+}
+SIMPLE = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer", "description": "One of [1, 2]."},
+        "b": {"type": "string"},
+        "c": {"type": "string", "enum": ["x"]},
+        "d": {"type": "array", "items": {"type": "string"}},
+        "e": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+    },
+    "required": ["a"],
+}
+
+
+def tool_with(parameters: Any) -> Any:
+    return {**ADD, "function": {**ADD["function"], "parameters": parameters}}
+
+
+def _is_rich(body: Json) -> bool:
+    return any(tool["function"].get("parameters", SIMPLE) != SIMPLE for tool in body["tools"])
+
+
 LONG = "look_up." + "x" * 80
 ROWS = [
     Row("no_stream_options", NATIVE, lambda b: "stream_options" in b, "Extra inputs are not permitted: stream_options"),
@@ -107,6 +141,18 @@ ROWS = [
         "Unexpected role 'user' after role 'tool'"),
     Row("reasoning_content", native(*exchanged()), lambda b: any(not m.get("reasoning_content") for m in b["messages"]
         if m.get("tool_calls")), "Missing `reasoning_content` field in the assistant message at message index 2"),
+    Row("content_or_calls", native(*exchanged(thought="I will add.")), lambda b: any(m.get("content")
+        and m.get("tool_calls") for m in b["messages"]), "Assistant message must have either content or tool_calls, but not both."),
+    Row("object_results", native(*exchanged(result="noon")), lambda b: results(b)[0]["content"] != '{"result": "noon"}',
+        "Invalid value at 'contents[2].parts[0].function_response.response' (google.protobuf.Struct)"),
+    Row("object_results", native(*exchanged()), lambda b: results(b)[0]["content"] != '{"result": 3}',
+        "Tool results must be a JSON object"),
+    *(Row("simple_schemas", native(tools=[tool_with(RICH), tool_with({"type": "object", "properties": {}})]), _is_rich,
+        words) for words in (
+        "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters': Cannot find field.",
+        "tools[1].function_declarations[0].parameters.properties: should be non-empty for OBJECT type",
+        "Invalid schema for function 'add': In context=('properties', 'd'), array schema missing items.",
+        "Invalid value at 'tools[0].function_declarations[0].parameters.properties[1].enum[0]' (TYPE_STRING), 1")),
     Row("thought_signatures", native(*exchanged()), lambda b: any("extra_content" not in c for c in called(b)),
         "Function call is missing a thought_signature in functionCall parts."),
     Row("short_ids", native(*exchanged()),

@@ -236,6 +236,7 @@ def _agent_or_tool(item: Any) -> Any:
 
 HabitName = Literal[
     "alternate_roles",
+    "content_or_calls",
     "developer_role",
     "empty_content",
     "filled_content",
@@ -246,11 +247,13 @@ HabitName = Literal[
     "no_response_format",
     "no_stream_options",
     "no_system_role",
+    "object_results",
     "one_system",
     "plain_ids",
     "plain_names",
     "reasoning_content",
     "short_ids",
+    "simple_schemas",
     "system_first",
     "thought_signatures",
     "tool_names",

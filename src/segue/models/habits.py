@@ -1,5 +1,6 @@
 """What endpoints require of a request: one row a habit, with the refusal that shows it and what is sent instead."""
 
+import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -150,6 +151,62 @@ def _filled_content(message: Json) -> Json:
     return {**message, "content": None if message.get("tool_calls") else EMPTY}
 
 
+def _content_or_calls(message: Json) -> Json:
+    return {**message, "content": ""} if message.get("tool_calls") and message.get("content") else message
+
+
+def _object_results(message: Json) -> Json:
+    content = message.get("content")
+    if message["role"] != "tool" or not isinstance(content, str):
+        return message
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = content
+    if isinstance(value, Mapping):
+        return message
+    return {**message, "content": json.dumps({"result": value}, ensure_ascii=False)}
+
+
+_SIMPLE = ("type", "description", "minimum", "maximum", "required")
+
+
+def _simple_schemas(body: Json, _: ModelRequest) -> Json:
+    tools = [{**tool, "function": _simple_function(tool["function"])} for tool in body.get("tools") or ()]
+    return {**body, "tools": tools} if tools != (body.get("tools") or []) else body
+
+
+def _simple_function(function: Json) -> Json:
+    parameters = _simple_schema(function.get("parameters") or {})
+    rest = {name: value for name, value in function.items() if name not in ("parameters", "strict")}
+    return {**rest, "parameters": parameters} if parameters.get("properties") else rest
+
+
+def _simple_schema(schema: Any) -> Json:
+    """A schema in the words that all languages of schemas share; what else it demands is checked with the call."""
+    if not isinstance(schema, Mapping):
+        return {}
+    simple = {name: schema[name] for name in _SIMPLE if name in schema}
+    kinds = simple.get("type")
+    if isinstance(kinds, list):
+        simple["type"] = next((kind for kind in kinds if kind != "null"), "string")
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        simple = {"type": "string", **simple, "enum": values}
+    elif isinstance(values, list):
+        known = f"One of {json.dumps(values, ensure_ascii=False)}."
+        simple["description"] = " ".join(filter(None, (simple.get("description"), known)))
+    if isinstance(schema.get("properties"), Mapping):
+        simple["properties"] = {name: _simple_schema(each) for name, each in schema["properties"].items()}
+    if simple.get("type") == "array":
+        simple["items"] = _simple_schema(schema.get("items")) or {"type": "string"}
+    forms = [each for name in ("anyOf", "oneOf", "allOf") for each in schema.get(name) or ()]
+    kept = [_simple_schema(each) for each in forms if not isinstance(each, Mapping) or each.get("type") != "null"]
+    if len(kept) == 1:
+        return {**kept[0], **simple}
+    return {**simple, "anyOf": kept} if kept else simple
+
+
 def _tool_names(body: Json, _: ModelRequest) -> Json:
     names: dict[str, str] = {}
     messages = []
@@ -289,6 +346,15 @@ _TOOL_NAME = (
     r"function_?response\.name|tool message[^.]{0,60}\bname\b|name cannot be empty"
     r"|role \W{0,2}tool\W{0,2}[^.]{0,60}\bname\b"
 )
+_CONTENT_OR_CALLS = r"either content or tool_calls|\bboth\b[^.]{0,20}content[^.]{0,20}tool_calls|content and tool_calls"
+_OBJECTS = r"function_?response\.response|google\.protobuf\.struct|tool (result|content)s?[^.]{0,40}json object"
+_WORDS = r"(additionalproperties|\$schema|\$ref|\$defs|propertynames|oneof|anyof|const)\b"
+_SCHEMAS = (
+    r"(unknown name|cannot find field).{0,200}(function_?declarations|parameters)"
+    r"|function_?declarations.{0,200}(enum|non-empty|type_|schema|format|items)"
+    r"|invalid (json )?schema for (function|tool)"
+    rf"|{_WORDS}.{{0,80}}(not |un)(support|permit|allow)|(unsupported|unknown|unrecognized).{{0,80}}{_WORDS}"
+)
 _ID = r"(tool_?(call|use)[\w.\[\]]*_?id|tool call id|call_id|tool_calls\[\d+\]\.id|tool_use\.id)"
 _OLD_LIMIT = r"max_tokens.*max_completion_tokens"
 _NO_REASONING = r"(reasoning|thinking_blocks)\w*.{0,100}(support|permit|allow|extra|unexpected|unknown|includ)"
@@ -316,6 +382,9 @@ TABLE: tuple[Habit, ...] = (
     Habit("plain_names", _NAME + _FORM, _plain_names),
     Habit("empty_content", _NULL, _each_message(_empty_content), ("filled_content",)),
     Habit("filled_content", _BLANK, _each_message(_filled_content), ("empty_content",)),
+    Habit("content_or_calls", _CONTENT_OR_CALLS, _each_message(_content_or_calls)),
+    Habit("object_results", _OBJECTS, _each_message(_object_results)),
+    Habit("simple_schemas", _SCHEMAS, _simple_schemas),
     Habit("json_object", _FORMATS, _json_object),
     Habit("no_response_format", _FORMATS, _without("response_format")),
     Habit("user_last", _USER_LAST, _user_last),
