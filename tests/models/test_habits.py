@@ -142,7 +142,8 @@ ROWS = [
     Row("reasoning_content", native(*exchanged()), lambda b: any(not m.get("reasoning_content") for m in b["messages"]
         if m.get("tool_calls")), "Missing `reasoning_content` field in the assistant message at message index 2"),
     Row("content_or_calls", native(*exchanged(thought="I will add.")), lambda b: any(m.get("content")
-        and m.get("tool_calls") for m in b["messages"]), "Assistant message must have either content or tool_calls, but not both."),
+        and m.get("tool_calls") for m in b["messages"]),
+        "Assistant message must have either content or tool_calls, but not both."),
     Row("object_results", native(*exchanged(result="noon")), lambda b: results(b)[0]["content"] != '{"result": "noon"}',
         "Invalid value at 'contents[2].parts[0].function_response.response' (google.protobuf.Struct)"),
     Row("object_results", native(*exchanged()), lambda b: results(b)[0]["content"] != '{"result": 3}',

@@ -172,14 +172,14 @@ _SIMPLE = ("type", "description", "minimum", "maximum", "required")
 
 
 def _simple_schemas(body: Json, _: ModelRequest) -> Json:
-    tools = [{**tool, "function": _simple_function(tool["function"])} for tool in body.get("tools") or ()]
+    tools = []
+    for tool in body.get("tools") or ():
+        function = {name: value for name, value in tool["function"].items() if name not in ("parameters", "strict")}
+        parameters = _simple_schema(tool["function"].get("parameters"))
+        if parameters.get("properties"):
+            function["parameters"] = parameters
+        tools.append({**tool, "function": function})
     return {**body, "tools": tools} if tools != (body.get("tools") or []) else body
-
-
-def _simple_function(function: Json) -> Json:
-    parameters = _simple_schema(function.get("parameters") or {})
-    rest = {name: value for name, value in function.items() if name not in ("parameters", "strict")}
-    return {**rest, "parameters": parameters} if parameters.get("properties") else rest
 
 
 def _simple_schema(schema: Any) -> Json:

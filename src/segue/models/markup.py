@@ -252,21 +252,20 @@ def _in_python(text: str, tools: Schemas) -> Sequence[MarkedCall]:
     code = _CODE.match(text)
     if code is None:
         return ()
+    nodes: list[Any] = []
     try:
         with catch_warnings():
             simplefilter("ignore")
             lines = ast.parse(code["code"]).body
-        return [_of_node(node, tools) for line in lines for node in _nodes(line)]
+        for line in lines:
+            value = getattr(line, "value", None)
+            nodes += value.elts if isinstance(value, ast.List) else [value]
+        return [_of_node(node, tools) for node in nodes]
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return ()
 
 
-def _nodes(line: ast.stmt) -> Sequence[ast.expr]:
-    value = getattr(line, "value", None)
-    return value.elts if isinstance(value, ast.List) else [value] if isinstance(value, ast.expr) else []
-
-
-def _of_node(node: ast.expr, tools: Schemas) -> MarkedCall:
+def _of_node(node: Any, tools: Schemas) -> MarkedCall:
     """The call that an expression is; what is printed counts."""
     if not isinstance(node, ast.Call):
         raise ValueError("it is no call")
@@ -276,16 +275,13 @@ def _of_node(node: ast.expr, tools: Schemas) -> MarkedCall:
     schema = tools.get(offered_name(name, tools))
     if schema is None:
         raise ValueError("it is no call of a tool")
-    given = dict(zip(schema.get("properties") or {}, node.args, strict=False))
+    given: dict[str, ast.expr] = dict(zip(schema.get("properties") or {}, node.args, strict=False))
     given |= {str(keyword.arg): keyword.value for keyword in node.keywords}
-    arguments = {key: _literal(value) for key, value in given.items()}
+    arguments: dict[str, Any] = {}
+    for key, value in given.items():
+        is_constant = isinstance(value, ast.Name) and value.id in _CONSTANTS
+        arguments[key] = _CONSTANTS[ast.unparse(value)] if is_constant else ast.literal_eval(value)
     return MarkedCall(name, json.loads(json.dumps(arguments)))
-
-
-def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
-        return _CONSTANTS[node.id]
-    return ast.literal_eval(node)
 
 
 _GEMMA_QUOTE = re.compile(r'<\|"\|>|<escape>')
