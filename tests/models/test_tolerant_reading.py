@@ -167,6 +167,9 @@ async def test_a_name_that_no_tool_can_have_is_an_unreadable_reply_that_says_so(
 
 
 THOUGHTS = [
+    ("<think>SECRET</think>It is 4.<|im_end|>", "It is 4."),
+    ("It is 4.<｜end▁of▁sentence｜>\n", "It is 4."),
+    ("<|START_THINKING|>SECRET<|END_THINKING|><|START_RESPONSE|>It is 4.<|END_RESPONSE|>", "It is 4."),
     ("Sure. <think>SECRET</think>Here.", "Sure. Here."),
     ("One.\n\n<thinking>\nSECRET\n</thinking>\n\nTwo.", "One.\n\nTwo."),
     ("Two <thought>SECRET</thought> words, [THINK]SECRET[/THINK] and more", "Two words, and more"),
@@ -192,6 +195,8 @@ SHOWN = [
     "So:\n\n    <think>a thought</think>\n",
     'The tag "<think>" opens one, a < b, and [THIS] too.',
     "The tag <think> opens a thought.",
+    "A turn ends with <|im_end|>",
+    "A turn ends with <|im_end|>, then the next one begins.",
 ]
 
 

@@ -44,7 +44,21 @@ MARKS: Mapping[str, tuple[str, ...]] = {
 """What closes a thought, by what opens it."""
 CLOSINGS = tuple(dict.fromkeys(closing for each in MARKS.values() for closing in each if closing not in _CHANNEL[:2]))
 """What closes a thought even where nothing opens it, as the prompt did: some chat templates end in an opening mark."""
-EMPTY_MARKS = ("<|start|>assistant", "<|channel|>final", "<|constrain|>json", "<|message|>", "<|end|>", "<|return|>")
+_END_MARKS = (
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>", "<end_of_turn>",
+    "<｜end▁of▁sentence｜>", "<|end_response|>",
+)  # fmt: skip
+"""What ends a model's turn, where an endpoint does not take it away."""
+EMPTY_MARKS = (
+    "<|start_response|>",
+    *_END_MARKS,
+    "<|start|>assistant",
+    "<|channel|>final",
+    "<|constrain|>json",
+    "<|message|>",
+    "<|end|>",
+    "<|return|>",
+)
 """What may stand around thoughts and means nothing by itself."""
 
 
@@ -104,6 +118,10 @@ class CodeMarks:
     def ends_blank(self) -> bool:
         """Whether the text ends in a space, or is empty."""
         return not self._last or self._last.isspace()
+
+    @property
+    def ends_in_space(self) -> bool:
+        return self._last == " "
 
     def add(self, text: str) -> None:
         for part in _PARTS.findall(text):

@@ -156,7 +156,8 @@ class ThinkTags:
         self._untagged += rest
         if self._state == "thought":
             return rest, "" if cut or self._unsure is None else "".join([*self._unsure, rest])
-        while not self._structured and (end := _before_mark(rest)) is not None:
+        is_named = self._code.ends_in_space and rest.lower().startswith(EMPTY_MARKS)
+        while not self._structured and not is_named and (end := _before_mark(rest)) is not None:
             rest = rest[:end]
         return "", rest
 
