@@ -448,6 +448,7 @@ def _rows(cursor: "psycopg.Cursor[Any]") -> RowMaker[Row]:
 
 _UNREACHABLE = "cannot be reached: check that the server runs and that host and port are right"
 _PASSWORD = "refuses the password or the user: check both; the password is in PGPASSWORD, ~/.pgpass or the URL"
+_ENCRYPTION = "cannot be reached with this encryption: check the URL's sslmode, and the certificates that it names"
 _MISSING = "does not exist: create it with `createdb`, or name another one with --db"
 _CROWDED = "has no connection left: close others, or raise the server's max_connections"
 _RIGHTS = "may not be used by this user: grant it CREATE on the database, or let the owner of the schema open it"
@@ -477,6 +478,7 @@ _REFUSALS = (
     (("permission denied",), _RIGHTS),
     (("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'), _PASSWORD),
     (('database "',), _MISSING),
+    (("SSL", "sslmode", "certificate"), _ENCRYPTION),
 )
 _KINDS = {
     _UNREACHABLE: DatabaseUnreachable,
@@ -721,7 +723,9 @@ _BEGINNING = f"""
     INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM schema_version);
 """
 _VERSION = "SELECT version FROM schema_version"
-_TABLES = f"SELECT count(*) FROM pg_tables WHERE schemaname = '{SCHEMA}'"
+_FOUND = f"""
+    SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = '{SCHEMA}'), to_regclass('{SCHEMA}.schema_version')
+"""
 _LANGGRAPH = "SELECT coalesce(max(v), -1) FROM checkpoint_migrations"
 
 
@@ -748,8 +752,9 @@ def check_server(connection: PostgresConnection, path: str) -> None:
 
 def version_of(connection: PostgresConnection, path: str) -> int:
     """Return the schema version, 0 for a database without Segue's schema."""
-    if connection.execute(f"SELECT to_regclass('{SCHEMA}.schema_version')").fetchone()[0] is None:
-        if connection.execute(_TABLES).fetchone()[0]:
+    count, versioned = connection.execute(_FOUND).fetchone()
+    if versioned is None:
+        if count:  # of the statement's snapshot: what another process creates meanwhile does not count
             raise unavailable(path, 'has a schema "segue" of another program: name another one with --db')
         return 0
     version = int(connection.execute(_VERSION).fetchone()[0])

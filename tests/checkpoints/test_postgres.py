@@ -62,6 +62,13 @@ async def test_a_server_that_is_not_there() -> None:
         assert "cannot be reached: check that the server runs" in await refused(url)
 
 
+async def test_an_encryption_that_the_server_or_the_url_does_not_have() -> None:
+    url = "postgresql://ann:s3cret@127.0.0.1:1/segue?sslmode=bogus"
+    assert "cannot be reached with this encryption: check the URL's sslmode" in await refused(url)
+    refusal = psycopg.OperationalError("connection failed: server does not support SSL, but SSL was required")
+    assert "with this encryption" in str(state.refusal("segue", refusal))
+
+
 @pytest.mark.parametrize("url", ["postgresql://ann:s3cret@[::1/segue", "postgresql://ann:s3cret@here/segue?odd=1"])
 async def test_a_url_that_is_none(url: str) -> None:
     assert "write it as postgresql://USER@HOST:PORT/DATABASE" in await refused(url)
@@ -127,6 +134,23 @@ async def test_a_database_of_a_newer_segue_or_of_another_program(postgres: Clust
     postgres.execute("UPDATE segue.schema_version SET version = 99", database=name)
     with pytest.raises(DatabaseTooNew, match="99"):
         await open_database(postgres_url)
+
+
+async def test_an_empty_database_that_another_process_prepares_between_two_statements(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = PostgresConnection.execute
+
+    def execute_before_another(self: PostgresConnection, statement: str, *values: Any) -> Any:
+        cursor = execute(self, statement, *values)
+        if "to_regclass" in statement:
+            monkeypatch.undo()
+            postgres_database._prepare(postgres_url)
+        return cursor
+
+    monkeypatch.setattr(PostgresConnection, "execute", execute_before_another)
+    async with await open_database(postgres_url) as database:
+        assert await Lease(database).acquire("s", "me") == 1
 
 
 async def test_a_table_that_was_dropped(postgres: Cluster, postgres_url: str) -> None:
