@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from segue.core.errors import AppClosed, DatabaseTooNew, DatabaseUnavailable, InvalidMessage, OtherProcess
+from segue.core.sync import run_in_thread
 
 from .ports import Connection, Failed, NotRepeatable, Session
 
@@ -225,10 +226,14 @@ class Connections(Generic[C_co]):
             return
         self.check_usable()
         self._closed = True
-        self._thread.submit(self._drain)
-        self._thread.submit(self._session.close)
-        await asyncio.to_thread(self._thread.shutdown)
-        await asyncio.to_thread(self._readers.close)
+        await run_in_thread(self._close)
+
+    def _close(self) -> None:
+        """Carry out what is left where the writer's thread, whose turn it was, has ended."""
+        self._thread.shutdown()
+        self._drain()
+        self._session.close()
+        self._readers.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -280,6 +280,26 @@ def test_a_graph_of_synchronous_code_stops_what_ctrl_c_interrupts(tmp_path: Path
     assert done.stdout.splitlines() == ["started", "stopped", "interrupted"], done.stderr
 
 
+@pytest.mark.slow
+def test_what_is_closed_while_the_interpreter_exits_is_closed_as_at_any_time(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["effects.db", "x.db"]
+
+
+AT_EXIT = """
+import asyncio, atexit, segue
+
+async def open():
+    return await segue.open("x.db")
+
+app, ledger = asyncio.run(open()), segue.Ledger("effects.db")
+atexit.register(ledger.close)
+atexit.register(lambda: asyncio.run(app.close()))
+other = segue.open_sync("x.db")
+atexit.register(other.close)
+print(other.ask("2 + 2").status)
+"""
 GRAPH = """
 import _thread, asyncio, segue
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from typing import TypeVar
 
@@ -22,6 +22,15 @@ def sync_loop() -> asyncio.AbstractEventLoop:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
+
+
+async def run_in_thread(work: Callable[[], None]) -> None:
+    """Wait for blocking work on another thread; while the interpreter exits, no thread begins, and it runs here."""
+    try:
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+    except RuntimeError:
+        return work()
+    await running
 
 
 _STOP_SECONDS = 10.0
