@@ -149,21 +149,44 @@ class CheckedSerializer(JsonPlusSerializer):
             elif isinstance(each, list | set | frozenset | deque) or kind is tuple:
                 waiting += each
             elif isinstance(each, Enum) or not isinstance(each, _PLAIN):
-                if (kind.__module__, kind.__name__) not in self._names:
-                    raise ConfigurationError(
-                        "The state of a mode has a value of the type {type}, which another process could not restore: "
-                        "name the type in the annotation of the state.",
-                        type=f"{kind.__module__}.{kind.__qualname__}",
-                    )
+                self._check_restored(each)
                 if is_dataclass(each):
                     waiting += (getattr(each, part.name) for part in fields(each))
+
+    def _check_restored(self, value: Any) -> None:
+        """Refuse a value whose type is another one once it is read again."""
+        kind = type(value)
+        name = (kind.__module__, kind.__name__)
+        if name in SAFE_MSGPACK_TYPES or type(self.loads_typed(self.plain_typed(value))) is kind:
+            return
+        about = f"{kind.__module__}.{kind.__qualname__}"
+        if name in self._names:
+            raise ConfigurationError(
+                "The state of a mode has a value of the type {type}, which LangGraph does not restore as such: keep "
+                "its parts in the state.",
+                type=about,
+            )
+        raise ConfigurationError(
+            "The state of a mode has a value of the type {type}, which another process could not restore: "
+            "name the type in the annotation of the state.",
+            type=about,
+        )
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         return compressed(*self.plain_typed(obj))
 
     def plain_typed(self, obj: Any) -> tuple[str, bytes]:
         """As `dumps_typed`, not compressed."""
-        return (obj.kind, obj.data) if isinstance(obj, Encoded) else super().dumps_typed(obj)
+        if isinstance(obj, Encoded):
+            return obj.kind, obj.data
+        try:
+            return super().dumps_typed(obj)
+        except TypeError as error:
+            raise ConfigurationError(
+                "A graph has a value that cannot be stored ({reason}): keep it out of the state, of interrupts and of "
+                "results, or store its parts.",
+                reason=error,
+            ) from error
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Decode what was stored; what is not compressed is decoded as it is."""

@@ -1,17 +1,19 @@
 """Modes of one's own: from Python and from the agents file."""
 
 import dataclasses
+import re
 from datetime import UTC, datetime
 from enum import Enum
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 import segue
 from segue.core.agents import Agent, load_agents, load_modes
@@ -50,6 +52,33 @@ async def test_names_that_are_taken_or_odd_are_refused(tmp_path: Path, name: str
 async def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not a LangGraph graph"):
         async with segue.open(tmp_path / "a.db", modes={"own": shout}):
+            pass
+
+
+class Blind(TypedDict):
+    text: str
+
+
+async def test_a_graph_without_messages_is_refused(tmp_path: Path) -> None:
+    own = StateGraph(Blind)
+    own.add_node("write", lambda _: {"text": "a"})
+    own.add_edge(START, "write")
+    with pytest.raises(ConfigurationError, match="mode own has no messages"):
+        async with segue.open(tmp_path / "a.db", modes={"own": own}):
+            pass
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
+async def test_a_graph_that_stops_without_a_question_is_refused(tmp_path: Path, where: str, nested: bool) -> None:
+    own = graph().compile(**{where: ["shout"]})  # type: ignore[arg-type]
+    if nested:
+        outer = StateGraph(MessagesState)
+        outer.add_node("inner", own)
+        outer.add_edge(START, "inner")
+        own = outer.compile()
+    with pytest.raises(ConfigurationError, match="mode own is compiled with interrupt_before or interrupt_after"):
+        async with segue.open(tmp_path / "a.db", modes={"own": own}):
             pass
 
 
@@ -162,6 +191,27 @@ class Undeclared(BaseModel):
     n: int
 
 
+@dataclasses.dataclass
+class Doubled:
+    n: int
+    twice: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twice = 2 * self.n
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Place(Enum):
+    HERE = (1, 2)
+
+
+class Changing(MessagesState):
+    value: Doubled | Numbers | Place
+
+
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
@@ -244,6 +294,35 @@ async def test_a_value_of_a_type_that_the_state_does_not_name_is_refused_by_name
     async with segue.open(database, modes=modes) as app:
         with pytest.raises(ConfigurationError, match=r"value of the type .*\.Undeclared"):
             await app.ask("go", mode="own", session_id="s")
+
+
+async def test_a_value_that_langgraph_restores_without_its_type_needs_no_name(database: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    async with segue.open(database, modes={"own": asking(Anything, {"value": re.compile("a")}, seen)}) as app:
+        asked = await app.ask("go", mode="own", session_id="s")
+        assert (await app.answer(asked.task_id, "yes")).status == "done"
+    assert seen == [{"value": re.compile("a")}]
+
+
+@pytest.mark.parametrize("value", [Doubled(1), Numbers([1]), Place.HERE, [Numbers([1])]])
+async def test_a_value_that_would_be_of_another_type_is_refused_though_the_state_names_it(
+    database: Path, value: object
+) -> None:
+    async with segue.open(database, modes={"own": asking(Changing, {"value": value}, [])}) as app:
+        with pytest.raises(ConfigurationError, match="which LangGraph does not restore as such"):
+            await app.ask("go", mode="own", session_id="s")
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 2), object(), 2**70, lambda: 1, [{"a": complex(1)}]])
+async def test_a_value_that_cannot_be_stored_is_refused(database: Path, value: object) -> None:
+    asks = StateGraph(MessagesState)
+    asks.add_node("ask", lambda _: {"messages": [AIMessage(interrupt(value))]})
+    asks.add_edge(START, "ask")
+    modes = {"own": asking(Anything, {"value": value}, []), "asks": asks}
+    async with segue.open(database, modes=modes) as app:
+        for mode in modes:
+            with pytest.raises(ConfigurationError, match="has a value that cannot be stored"):
+                await app.ask("go", mode=mode, session_id=mode)
 
 
 # Steps.

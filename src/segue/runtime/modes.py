@@ -59,7 +59,7 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     """Graphs of one's own, compiled where they are not; a flow's configuration becomes the graph of its mode.
 
     Raises:
-        ConfigurationError: a name is taken, or what it names is not a graph.
+        ConfigurationError: a name is taken, or what it names is not a graph that can be a mode.
     """
     graphs: dict[str, ModeGraph] = {}
     for name, given in modes.items():
@@ -71,9 +71,26 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
         if not isinstance(graph, StateGraph | CompiledStateGraph):
             raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
         compiled = graph.compile() if isinstance(graph, StateGraph) else graph
+        _check_mode(name, compiled)
         limited = isinstance(given, FlowConfig) or "recursion_limit" in (compiled.config or {})
         graphs[name] = compiled if limited else compiled.with_config(recursion_limit=MOST_STEPS)
     return graphs
+
+
+def _check_mode(name: str, graph: ModeGraph) -> None:
+    if "messages" not in graph.output_channels:
+        raise ConfigurationError(
+            "The state of the mode {name} has no messages, where its answer would be: add them, as in "
+            "langgraph.graph.MessagesState.",
+            name=name,
+        )
+    for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
+        if each.interrupt_before_nodes or each.interrupt_after_nodes:
+            raise ConfigurationError(
+                "The mode {name} is compiled with interrupt_before or interrupt_after, which ask nothing that could "
+                "be answered: call langgraph.types.interrupt in the node.",
+                name=name,
+            )
 
 
 @lru_cache(maxsize=16)
