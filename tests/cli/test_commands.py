@@ -152,6 +152,26 @@ def test_a_wrong_agents_file_is_a_usage_error(here: Path, written: str, said: st
     assert result.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import os\nos.environ['NO_SUCH_KEY']", "KeyError: 'NO_SUCH_KEY'."),
+        ("raise SystemExit('set it up first')", "SystemExit: set it up first."),
+        ("import segue\n@segue.tool\ndef find(x):\n    'Find.'", "The function find cannot be a tool: give x a type."),
+    ],
+)
+def test_a_module_of_tools_that_fails_or_ends_the_program_is_a_usage_error(
+    here: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str
+) -> None:
+    monkeypatch.syspath_prepend(str(here))
+    name = f"failing_{len(said)}"
+    (here / f"{name}.py").write_text(module, encoding="utf-8")
+    (here / "a.toml").write_text(f'[[agent]]\nagent_id = "a"\ntools = ["{name}:find"]', encoding="utf-8")
+    result = run("chat", "hi", "--agents", "a.toml")
+    assert sentence(result).endswith(said)
+    assert result.exit_code == 2
+
+
 def test_a_session_is_deleted() -> None:
     assert run("chat", "hello", "--session", "s").exit_code == 0
     assert run("delete", "s").stdout == "Session s was deleted.\n"

@@ -24,7 +24,7 @@ from pydantic import (
 
 from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .call_rules import AllowRule
-from .errors import ConfigurationError, UnknownField
+from .errors import ConfigurationError, SegueError, UnknownField
 from .provenance import Hiding, Policy
 from .task import Language
 from .variables import Unset, resolve
@@ -647,8 +647,12 @@ def load_attribute(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, SyntaxError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigurationError("'{name}' cannot be imported: {error}.", name=name, error=error) from error
+    except SegueError:
+        raise
+    except (Exception, SystemExit) as error:
+        explained = isinstance(error, ImportError | SyntaxError | AttributeError | ValueError | TypeError)
+        why = str(error) if explained else f"{type(error).__name__}: {error}"
+        raise ConfigurationError("'{name}' cannot be imported: {error}.", name=name, error=why) from error
 
 
 # Tables of the agents file that are settings of the app.

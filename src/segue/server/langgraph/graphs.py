@@ -186,7 +186,7 @@ def _attribute(path: Path, name: str, place: str) -> Any:
     file = (path.parent / where).resolve()
     try:
         return getattr(_module_of(path.parent.resolve(), file), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(
             "The graph {name} cannot be imported from {place}: {error}.", name=name, place=place, error=error
         ) from error
