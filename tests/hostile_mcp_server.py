@@ -28,6 +28,7 @@ CALLS = (
     "escapes",
     "endless",
     "no_utf8",
+    "half_character",
     "packed",
     "sse_blocks",
     "wrong_blocks",
@@ -103,6 +104,7 @@ CONTENTS: dict[str, Any] = {
     "escapes": lambda: [text(rb"\"\\,\\\"," * 300_000)],
     "endless": endless,
     "no_utf8": lambda: [text(b"\xff\xfe")],
+    "half_character": lambda: [text(rb"7 \ud83d and \ud83d\ude00 \\ud83d")],
     "packed": lambda: [text(MEGABYTE * 50)],
     "wrong_blocks": lambda: [b"{}," * 49_000 + b"{}"],
 }

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from segue.core.calls import CLIENT_CALLS
-from segue.core.decision import check_storable
+from segue.core.decision import check_storable, storable_text
 from segue.core.errors import Clause, InvalidMessage
 from segue.core.json import DEEPEST, Outline
 from segue.core.plan import NO_TOOL
@@ -228,4 +228,22 @@ class Received:
     def end(self) -> tuple[bytes, str]:
         """The whole message, and why it is refused; then another one begins."""
         whole, self._received, self._next_look = bytes(self._received), bytearray(), _FIRST_LOOK
-        return whole, over_limit(whole)
+        over = over_limit(whole)
+        return whole if over else storable_json(whole), over
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def storable_json(message: bytes) -> bytes:
+    """The message with U+FFFD in the place of half a character, of which the SDKs make nothing at all.
+
+    A server in JavaScript escapes one where it cuts a text.
+    """
+    if not _SURROGATE.search(message):
+        return message
+    try:
+        text = json.dumps(json.loads(message), ensure_ascii=False)
+    except ValueError:
+        return message
+    return message if (whole := storable_text(text)) == text else whole.encode()

@@ -23,7 +23,7 @@ from segue.core.json import Outline, UnusableSchema, inlined
 from segue.core.provenance import SourceKind
 
 from ..bound_tool import Job, Marked, Marks, current_call, current_job, fit_arguments
-from .client import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
+from .client import MOST_BYTES, MOST_SHOWN, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -322,8 +322,12 @@ def _reason(owner: asyncio.Task[None], said: str) -> str:
 
 
 def _invalid(error: ValidationError) -> str:
-    """What is wrong with a result; its faults are counted only, since they may be many."""
-    return f"the server sent a result that is not valid: {error.error_count():,} faults"
+    """What is wrong with a result: how many faults it has, which may be many, and the first."""
+    first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))[:MOST_SHOWN]
+    return (
+        f"the server sent a result that is not valid: {error.error_count():,} faults, such as {where}: {first['msg']}"
+    )
 
 
 def _retrieve_exception(owner: asyncio.Task[None]) -> None:

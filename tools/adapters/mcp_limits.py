@@ -11,7 +11,7 @@ import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotification
 
-from .client import COMPRESSED, MOST_BYTES, TOO_LONG, Received, over_limit
+from .client import COMPRESSED, MOST_BYTES, TOO_LONG, Received, over_limit, storable_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -167,6 +167,7 @@ async def _events(request: httpx2.Request, response: httpx2.Response) -> AsyncIt
             if reason := over_limit(data):
                 yield _refused(request, reason, events=True)
                 continue
+            data = storable_json(data)
             retry = [] if event.retry is None else [f"retry: {event.retry}"]
             fields = [f"event: {event.event}", f"id: {event.id}", *retry]
             lines = [*(field.encode() for field in fields), *(b"data: " + line for line in data.split(b"\n"))]
