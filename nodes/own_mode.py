@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from inspect import get_annotations
 from itertools import accumulate
 from typing import Any
 
@@ -10,7 +11,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.calls import CallResult
-from segue.core.context import AppContext, surrounding
+from segue.core.context import AppContext, RunContext, surrounding
 from segue.core.errors import ConfigurationError
 from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartReason, Token, ToolCall, ToolResult
 from segue.core.models import add_usages
@@ -78,6 +79,15 @@ class _Live:
             self._work.emit(Token(task_id=self._task_id, content=rest))
 
 
+def own_context(graph: Graph, context: RunContext) -> Any:
+    """What the graph's nodes have as their context: of a schema of their own, the fields that Segue's has, too."""
+    schema: Any = graph.context_schema
+    if schema is None or (isinstance(schema, type) and issubclass(schema, RunContext)):
+        return context
+    fields = {name for part in schema.__mro__ for name in get_annotations(part)}
+    return {name: getattr(context, name) for name in RunContext.model_fields if name in fields}
+
+
 async def run_graph(
     name: str,
     graph: Graph,
@@ -106,7 +116,7 @@ async def run_graph(
             async for inside, kind, data in graph.astream(
                 given,
                 {"configurable": places},
-                context=context,
+                context=own_context(graph, context),
                 stream_mode=["values", "messages"],
                 subgraphs=True,
             ):

@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import BaseModel, RootModel
 
@@ -323,6 +324,64 @@ async def test_a_value_that_cannot_be_stored_is_refused(database: Path, value: o
         for mode in modes:
             with pytest.raises(ConfigurationError, match="has a value that cannot be stored"):
                 await app.ask("go", mode=mode, session_id=mode)
+
+
+# The context.
+
+
+@dataclasses.dataclass
+class OwnContext:
+    user_id: str
+    address: str = "here"
+
+
+class ContextKeys(TypedDict, total=False):
+    user_id: str
+    address: str
+
+
+class ContextModel(BaseModel):
+    user_id: str
+    address: str = "here"
+
+
+class Needing(BaseModel):
+    address: str
+
+
+def reading(schema: Any) -> StateGraph[Any, Any]:
+    """A graph that says what its context is, beside one of Segue's."""
+
+    def read(state: MessagesState, runtime: Runtime[Any]) -> dict[str, list[AIMessage]]:
+        return {"messages": [AIMessage(f"{type(runtime.context).__name__} {runtime.context}")]}
+
+    own = StateGraph(MessagesState, context_schema=schema)
+    own.add_node("first", segue.graph("direct"))
+    own.add_node("read", read)
+    own.add_edge(START, "first")
+    own.add_edge("first", "read")
+    return own
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (OwnContext, "OwnContext OwnContext(user_id='ann', address='here')"),
+        (ContextModel, "ContextModel user_id='ann' address='here'"),
+        (ContextKeys, "dict {'user_id': 'ann'}"),
+    ],
+)
+async def test_a_context_of_the_modes_own_has_what_segue_knows(database: Path, schema: Any, said: str) -> None:
+    async with segue.open(database, modes={"own": reading(schema)}) as app:
+        assert (await app.ask("hello", mode="own", user_id="ann")).answer == said
+
+
+async def test_a_context_that_segue_cannot_fill_is_refused(database: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"context of the mode own has required fields that Segue does not know"
+    ):
+        async with segue.open(database, modes={"own": reading(Needing)}):
+            pass
 
 
 # Steps.

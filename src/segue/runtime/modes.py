@@ -29,6 +29,7 @@ from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
 from ..nodes.chat import AUTO, ModeGraph
 from ..nodes.context import NodeRuntime, node_context
+from ..nodes.own_mode import own_context
 from ..nodes.task import GraphInput, TaskOutput
 from ..registry import EXAMPLES, AgentGraph, Registry
 
@@ -84,6 +85,15 @@ def _check_mode(name: str, graph: ModeGraph) -> None:
             "langgraph.graph.MessagesState.",
             name=name,
         )
+    context = own_context(graph, RunContext())
+    try:
+        if not (isinstance(context, RunContext) or is_typeddict(graph.context_schema)):
+            graph.context_schema(**context)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            "The context of the mode {name} has required fields that Segue does not know: give them defaults.",
+            name=name,
+        ) from error
     for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
         if each.interrupt_before_nodes or each.interrupt_after_nodes:
             raise ConfigurationError(
