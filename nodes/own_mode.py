@@ -106,7 +106,9 @@ async def run_graph(
     recorded = _Recorded(work, state["task_id"], checkpoint)
     counted, before = len(services.used), await services.used_before() or state["usage"]
     context = AppContext.carrying(services, **{**work.context.model_dump(), "mode": ""})
-    places: dict[str, Any] = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    given_context = own_context(graph, context)
+    surroundings = runtime.override(context=given_context, store=graph.store or runtime.store)
+    places: dict[str, Any] = {_RUNTIME: surroundings}  # LangGraph takes from there what is empty, such as a context
     if graph.cache:
         places[_CACHE] = graph.cache
     own: Any = None
@@ -116,7 +118,7 @@ async def run_graph(
             async for inside, kind, data in graph.astream(
                 given,
                 {"configurable": places},
-                context=own_context(graph, context),
+                context=given_context,
                 stream_mode=["values", "messages"],
                 subgraphs=True,
             ):

@@ -340,6 +340,10 @@ class ContextKeys(TypedDict, total=False):
     address: str
 
 
+class OtherKeys(TypedDict, total=False):
+    address: str
+
+
 class ContextModel(BaseModel):
     user_id: str
     address: str = "here"
@@ -369,6 +373,7 @@ def reading(schema: Any) -> StateGraph[Any, Any]:
         (OwnContext, "OwnContext OwnContext(user_id='ann', address='here')"),
         (ContextModel, "ContextModel user_id='ann' address='here'"),
         (ContextKeys, "dict {'user_id': 'ann'}"),
+        (OtherKeys, "dict {}"),
     ],
 )
 async def test_a_context_of_the_modes_own_has_what_segue_knows(database: Path, schema: Any, said: str) -> None:
