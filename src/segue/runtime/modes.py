@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
 from langgraph.types import Checkpointer
 from pydantic import BaseModel, Field, create_model
 from typing_extensions import is_typeddict
@@ -85,17 +86,17 @@ def _check_mode(name: str, graph: ModeGraph) -> None:
             "langgraph.graph.MessagesState.",
             name=name,
         )
-    context = own_context(graph, RunContext())
+    schema, context = graph.context_schema, own_context(graph, RunContext())
     try:
-        if not (isinstance(context, RunContext) or is_typeddict(graph.context_schema)):
-            graph.context_schema(**context)
+        if schema and not (isinstance(context, RunContext) or is_typeddict(schema)):
+            schema(**context)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             "The context of the mode {name} has required fields that Segue does not know: give them defaults.",
             name=name,
         ) from error
     for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
-        if each.interrupt_before_nodes or each.interrupt_after_nodes:
+        if isinstance(each, Pregel) and (each.interrupt_before_nodes or each.interrupt_after_nodes):
             raise ConfigurationError(
                 "The mode {name} is compiled with interrupt_before or interrupt_after, which ask nothing that could "
                 "be answered: call langgraph.types.interrupt in the node.",
