@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue import Agent
+from segue.core.errors import ModelUnreachable
 from segue.prompts.protocols import stop_notice
 from segue.server.background import is_in_background
 from segue.server.continuation import Conversation, plain, without_thoughts
@@ -18,6 +20,7 @@ from segue.server.requests import ChatMessage
 from tests.cases import cases
 from tests.fakes import answer, call_tool
 from tests.modes import native_call
+from tests.polling import wait_until
 
 from .serving import Held, Served, ServerSettings
 from .shop import refund, reply
@@ -403,6 +406,103 @@ def test_the_message_after_a_stop_knows_what_was_done(
         assert len(sessions(client)) == 1 and held.effects == ["one"]
 
 
+class WorksOnce:
+    """A model that notes something once asked to work, after which its endpoint is down for a while."""
+
+    def __init__(self) -> None:
+        self.is_down = True
+
+    def __call__(self, messages: Any) -> AIMessage | str:
+        said = [str(message.content) for message in messages]
+        if "please work" not in said[-1] and messages[-1].type != "tool":
+            return f"Knows {said.count('noted two')}."
+        if messages[-1].type != "tool":
+            return native_call(("1", "note", {"name": "two"})).model_copy(update={"content": "Working."})
+        if self.is_down:
+            raise ModelUnreachable("the endpoint is down")
+        return "Worked."
+
+
+@pytest.mark.parametrize("chat", ["", "chat-1"])
+@pytest.mark.parametrize("opening", [[], [user("hello"), assistant("Knows 0.")]])
+@pytest.mark.parametrize("sent", ["please work", TEMPLATE + "please work"])
+@pytest.mark.parametrize("shown", [[], [BEGUN]])
+def test_the_message_after_an_error_knows_what_was_done(
+    held: Held, database: Path, chat: str, opening: list[Json], sent: str, shown: list[Json]
+) -> None:
+    """A client may leave out an answer that ended with an error: then two messages of the user follow each other."""
+    with (
+        Served(database, ROOM, agents=[held.agent("a", WorksOnce(), protocol="native")]) as served,
+        served.client() as client,
+    ):
+        if opening:
+            complete(client, opening[:1], chat)
+        fail(client, [*opening, user(sent)], chat)
+        said = [*opening, WORK if chat or opening else user(sent), *shown, user("what did you do?")]
+        assert complete(client, said, chat) == "Knows 1."
+        assert complete(client, [*said, assistant("Knows 1."), user("and now?")], chat) == "Knows 1."
+        assert len(sessions(client)) == 1 and held.effects == ["two"]
+
+
+def fail(client: httpx.Client, messages: Sequence[Json], chat: str) -> None:
+    """Send messages whose task fails."""
+    headers = {"X-OpenWebUI-Chat-Id": chat} if chat else {}
+    response = client.post("/v1/chat/completions", json={"model": "a", "messages": messages}, headers=headers)
+    assert response.status_code == 502
+
+
+@pytest.mark.parametrize("chat", ["", "chat-1"])
+@pytest.mark.parametrize(("shown", "rest"), [([], "Working.\n\nWorked."), ([BEGUN], "Worked.")])
+def test_continue_after_an_error_resumes_the_task(
+    held: Held, database: Path, chat: str, shown: list[Json], rest: str
+) -> None:
+    model, opening = WorksOnce(), [user("hello"), assistant("Knows 0."), WORK]
+    with (
+        Served(database, ROOM, agents=[held.agent("a", model, protocol="native")]) as served,
+        served.client() as client,
+    ):
+        complete(client, opening[:1], chat)
+        fail(client, opening, chat)
+        model.is_down = False
+        said = [*opening, *shown, user("continue")]
+        assert complete(client, said, chat) == rest
+        assert complete(client, [*said, assistant(rest), user("what did you do?")], chat) == "Knows 1."
+        assert len(sessions(client)) == 1 and held.effects == ["two"]
+
+
+@pytest.mark.parametrize("chat", ["", "chat-1"])
+@pytest.mark.parametrize("text", ["continue", "what did you do?"])
+def test_the_message_after_a_lost_answer_follows_its_task(held: Held, database: Path, chat: str, text: str) -> None:
+    """A task that goes on without its client, as one that a killed service resumes."""
+
+    def says(messages: Any) -> AIMessage | str:
+        if "please work" not in str(messages[-1].content) and messages[-1].type != "tool":
+            return f"Knows {sum('held one' in str(message.content) for message in messages)}."
+        return "Worked." if messages[-1].type == "tool" else native_call(("1", "hold", {}))
+
+    settings = replace(ROOM, on_disconnect={"chat_completions": "continue"})
+    agent = held.agent("a", says, protocol="native")
+    with Served(database, settings, agents=[agent]) as served, served.client() as client:
+        held.go.set()
+        headers = {"X-OpenWebUI-Chat-Id": chat} if chat else {}
+        body = {"model": "a", "messages": [WORK], "stream": True}
+        with client.stream("POST", "/v1/chat/completions", json=body, headers=headers):
+            pass  # it leaves without the answer
+        wait_until(lambda: [*sessions(client).values()] == ["done"])
+        expected = "Worked." if text == "continue" else "Knows 1."
+        assert complete(client, [WORK, user(text)], chat) == expected
+        assert len(sessions(client)) == 1 and held.effects == ["one"]
+
+
+def test_an_edit_after_an_answer_that_was_read_is_a_fork(client: httpx.Client) -> None:
+    """Also where each message of a client has the same text before it."""
+    context, opening = user("here is the list of files"), [user("apples"), assistant("Heard apples.")]
+    complete(client, opening[:1], "chat-1")
+    complete(client, [*opening, context, user("pears")], "chat-1")
+    complete(client, [*opening, context, user("plums")], "chat-1")
+    assert sorted(sessions(client)) == ["chat-1", "chat-1.2"]
+
+
 def test_an_answer_goes_on_where_the_last_message_is_the_assistants(held: Held, database: Path) -> None:
     said = iter(["one two", ", three four", "one two"])
     agent = held.agent("a", lambda _: answer(next(said)))
@@ -413,6 +513,17 @@ def test_an_answer_goes_on_where_the_last_message_is_the_assistants(held: Held, 
         whole = [user("count"), assistant("one two, three four"), user("count again")]
         assert complete(client, whole, "chat-1") == "one two"
         assert [*sessions(client)] == ["chat-1"]
+
+
+def test_what_goes_on_after_a_notice_begins_a_paragraph(held: Held, database: Path) -> None:
+    agent = held.agent("a", lambda _: "one two " * 20, protocol="native", budget={"reply_chars": 100})
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        cut = complete(client, [user("count")], "chat-1")
+        assert cut.endswith("(The answer was truncated at its length limit.)")
+        assert complete(client, [user("count"), assistant(cut)], "chat-1").startswith("\n\none two")
+        body = {"model": "a", "messages": [user("count"), assistant(f"{cut} ")], "stream": True}
+        streamed = client.post("/v1/chat/completions", json=body, headers={"X-OpenWebUI-Chat-Id": "chat-1"}).text
+        assert r'"content": "\n\none two' in streamed.replace('":"', '": "')
 
 
 def test_a_question_is_asked_again_where_it_is_to_go_on(client: httpx.Client) -> None:

@@ -16,9 +16,9 @@ from ..core.message import kind_of, media_type_of
 from ..core.records import Json, KnownRequest, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.catalogue import language_of
-from ..prompts.protocols import asks_to_continue, go_on_request, left_out_notice, reply_notice
+from ..prompts.protocols import CONTINUE, asks_to_continue, go_on_request, left_out_notice, reply_notice
 from ..prompts.verdicts import own_words
-from ..runtime.reply import project
+from ..runtime.reply import BREAK, project
 from .requests import ChatMessage, File, refuse_files
 from .service import Begun, Service
 from .settings import CLIENT_SECONDS
@@ -166,8 +166,8 @@ class Conversation:
         return len(shown) < len(whole) and whole.startswith(shown)
 
     def until(self, place: int) -> Self:
-        """The conversation as if the answer at that place were the last one before the new message."""
-        return replace(self, said=(*self.said[: place + 1], *self._new))
+        """The conversation as if what is at that place were the last one before the new message."""
+        return replace(self, said=(*self.said[: place + 1], *self.said[max(place + 1, len(self.earlier)) :]))
 
     def after(self, place: int) -> Self:
         """What was said after that place, with the files of that."""
@@ -206,13 +206,15 @@ class Conversation:
 
         What an earlier such message got is part of it.
         """
-        said, texts, asked = self.earlier, list[str](), "" if self.new_files else self.message
+        said, texts = self.earlier, list[str]()
+        asked = CONTINUE if self.is_continued else "" if self.new_files else self.message
         while said and said[-1].role == "assistant" and asks_to_continue(asked):
             text = without_thoughts(said[-1].text)
             notice = next((each for each in notices if plain(text).endswith(plain(each))), None)
             if notice is None:
                 break
-            texts.insert(0, text.rpartition(notice)[0].removesuffix("\n\n"))
+            parts = text.split(notice)  # several where the client appended the rest
+            texts.insert(0, "".join(part.removeprefix(BREAK).removesuffix(BREAK) for part in parts))
             said, asked = said[:-2], said[-2].text if len(said) > 1 else ""
         return "".join(texts) if texts else None
 
@@ -327,8 +329,7 @@ class Answers:
         if not plain(text):
             return
         stored: Json = {} if is_stored else {"store": False}
-        if said.cache_key:
-            await self.service.app.tasks.note(task, _delivery(task, stored))
+        await self.service.app.tasks.note(task, _delivery(task, stored))
         attempts = Attempts(self.service, self.tenant.stored(said.key_of_answer(text)))
         last = await attempts.last()
         if last and last.task_id == task.task_id:
@@ -350,12 +351,12 @@ class Answers:
                 return found
         return None
 
-    async def stopped(self, before: Found | None, *, goes_on: bool = False) -> Found | None:
-        """The task of the last answer, of which the client has only the beginning, or nothing as it stopped it.
+    async def unread(self, before: Found | None) -> Found | None:
+        """The task of the last answer, of which the client has only the beginning, or nothing as it stopped or lost it.
 
         It is the newest of the chat, or of the session of the last answer that is known, and has the same message.
         Chats may share a cache key: a task that is found by one was asked all that the client says up to there, and its
-        answer was not delivered. `goes_on`: a task that its client left may not have been stopped.
+        answer was not delivered.
         """
         said, place = self.conversation.said, len(self.conversation.earlier) - 1
         asked = [at for at, each in enumerate(said[:-1]) if each.role == "user"]
@@ -375,10 +376,11 @@ class Answers:
                 is_shown = at in answered
                 if not (is_shown or at > place) or not _is_related(task.message, said[at].text):
                     continue
-                if is_sure or (await self._was_asked(task, at) and (is_shown or await self._was_left(task, at))):
+                is_left = await self.was_left(task, at)
+                if is_sure or (await self._was_asked(task, at) and (is_shown or is_left)):
                     end = answered.get(at, at)
                     text = plain("\n\n".join(each.text for each in said[at + 1 : end + 1]))
-                    if (goes_on and not text) or await self.has_begun(task, text):
+                    if (is_left and not text) or await self.has_begun(task, text):
                         return Found(task, 0, end)
         return None
 
@@ -400,7 +402,7 @@ class Answers:
             rest = rest.removesuffix(end)
         return False
 
-    async def _was_left(self, task: Task, place: int) -> bool:
+    async def was_left(self, task: Task, place: int) -> bool:
         """Whether a client did not read the answer to its message at a place: it was not sent it, or says so."""
         after = self.conversation.said[place + 1].text
         return after.lstrip().startswith(_LEFT) or not await self.service.app.tasks.known(_delivery(task))
@@ -411,11 +413,11 @@ class Answers:
         A task that its client stopped has stopped then.
         """
         task = await self.service.stopped(task.task_id)
-        if task.status in (TaskStatus.WAITING, TaskStatus.ERROR) or not (shown or task.requested == "stop"):
+        if task.status == TaskStatus.WAITING or not (shown or task.requested == "stop"):
             return False
         events = await self.service.app.tasks.events(task.task_id)
         written = (task.result or {}).get("answer") or project(events).partial
-        return task.status in ACTIVE or plain(str(written)).startswith(shown)
+        return task.status in (*ACTIVE, TaskStatus.ERROR) or plain(str(written)).startswith(shown)
 
     async def newest(self) -> Found | None:
         """The newest task of the chat that the client names; None without a name."""

@@ -19,7 +19,14 @@ from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ANYBODY, ENDED, LONGEST_NAME, NAME, TaskStatus
-from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
+from ..prompts.protocols import (
+    answer_of,
+    asks_to_continue,
+    ends_with_notice,
+    question_text,
+    reply_notice,
+    stop_notice,
+)
 from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
@@ -168,6 +175,8 @@ class Completion:
     """What the client has of the answer already, which is not sent again."""
     is_appended: bool = False
     """Whether the client shows the text as the end of the message before."""
+    follows_notice: bool = False
+    """Whether that message ends with a notice, such as that the answer was cut off there."""
     note: Callable[[str], Awaitable[None]] | None = None
     """Notes what the client has been sent, before the end of that; None for an answer that no request continues."""
     sent: str = ""
@@ -210,8 +219,13 @@ class Completion:
         else:  # another answer
             text = self.shown[: len(self.shown) - len(self._left)] + text
         self._left = ""
+        text = text if self.sent else self._apart(text)
         self.sent += text
         return text
+
+    def _apart(self, text: str) -> str:
+        """The first text of the answer, in a paragraph of its own below a notice."""
+        return BREAK + text.lstrip("\n") if text and self.follows_notice else text
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -285,7 +299,7 @@ class Completion:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
         text, refused = self.text(result).removeprefix(self.shown), bool(result.get("refused"))
-        text = text or self._complete(result)
+        text = self._apart(text) or self._complete(result)
         content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
@@ -491,7 +505,7 @@ class CompletionTasks:
             if task.requested == "stop" and not retries:
                 await end_stopped(self._service, task)
             elif not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
-                self.shown = self._shown(task) or ""
+                self.shown = self._shown(task, len(conversation.earlier) - 1) or ""
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), last.seq
         found = await self._before(conversation)
@@ -507,7 +521,7 @@ class CompletionTasks:
         """Answer the message after the answer of a task: in its session, or in a fork where that has gone on."""
         before, after, place, is_only = found
         is_next = place == len(conversation.earlier) - 1
-        if is_next and (shown := self._shown(before)) is not None:
+        if place >= len(conversation.earlier) - 1 and (shown := self._shown(before, place)) is not None:
             self.shown = shown
             await self._app.tasks.join(before, key, after)
             return await rejoin(self._service, self._tenant, before), after
@@ -532,10 +546,16 @@ class CompletionTasks:
             return await self._answer(conversation.until(place), before, after, key)
         return await self._start(message, files, before.session_id, key, steer=True)
 
-    def _shown(self, task: Task) -> str | None:
-        """What the client has of the answer of a task that was paused, where it asks for the rest."""
+    def _shown(self, task: Task, place: int) -> str | None:
+        """What the client has of an answer that was cut off at that place, where it asks for the rest; else None."""
+        conversation = self._conversation
+        is_lost = place >= len(conversation.earlier)
+        if is_lost or (task.status == TaskStatus.ERROR and not task.is_over):
+            may_go_on = not (conversation.is_continued or conversation.new_files or task.requested == "stop")
+            if may_go_on and asks_to_continue(conversation.after(place).message):
+                return "" if is_lost else without_thoughts(conversation.last_answer)
         notices = [stop_notice("paused", task.reply_language, resumed=resumed) for resumed in (True, False)]
-        return self._conversation.text_before(notices)
+        return conversation.text_before(notices)
 
     @property
     def _accepted(self) -> Collection[str]:
@@ -626,7 +646,8 @@ class CompletionTasks:
         place = len(conversation.earlier) - 1
         for unanswered in reversed(range(place + 1, len(conversation.said) - 1)):
             last = await self._attempts(conversation, conversation.said[: unanswered + 1]).last()
-            if last and (task := await self._app.task(last.task_id)).requested == "stop":
+            task = await self._app.task(last.task_id) if last else None
+            if last and task and (task.requested == "stop" or await self.answers.was_left(task, unanswered)):
                 return Found(task, last.seq, unanswered)
         attempts, shown = self._attempts(conversation, conversation.asked_before), plain(conversation.last_answer)
         newest, matching, begun = None, [], None
@@ -649,7 +670,7 @@ class CompletionTasks:
         known = matching[0]._replace(is_only=len(matching) == 1) if matching else None
         if conversation.asked_before:
             known = known or await self.answers.find() or newest or await self.answers.newest()
-        return await self.answers.stopped(known) or known
+        return await self.answers.unread(known) or known
 
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
@@ -776,7 +797,7 @@ async def chat_completions(
         body.messages, has_tools=bool(body.tools), fields=body.output_fields
     )
     service.open_stream(tenant)
-    note, shown, is_appended = None, "", False
+    note, shown, is_appended, follows_notice = None, "", False, False
     try:
         if is_own:
             row, after = await background.begin(service, tenant, body.messages, body, options, key), 0
@@ -789,8 +810,10 @@ async def chat_completions(
             row, after = await in_turn(partial(tasks.begin, x_stainless_retry_count, key))
             note, shown = partial(tasks.answers.note, task=row, after=after), tasks.shown
             is_appended = conversation.is_continued
+            follows_notice = is_appended and ends_with_notice(conversation.last_answer)
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-        completion = Completion(row, body.model, before, shown=shown, is_appended=is_appended, note=note)
+        place = {"is_appended": is_appended, "follows_notice": follows_notice}
+        completion = Completion(row, body.model, before, shown=shown, note=note, **place)
         stops = "" if is_own else service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage

@@ -370,7 +370,7 @@ class ResponseTasks:
             return None
         answers = Answers(self.service, self.tenant, said)
         found = await answers.find()
-        found = await answers.stopped(found, goes_on=True) or found
+        found = await answers.unread(found) or found
         latest = await self._latest(found.task.session_id) if found else None
         if found is None or latest is None or latest.task_id != found.task.task_id:
             return None
