@@ -204,6 +204,21 @@ def test_requests_in_the_background_run_no_tool_and_leave_no_session(client: htt
     )
 
 
+def test_a_request_in_the_background_may_quote_a_long_conversation(held: Held, database: Path) -> None:
+    sent: list[str] = []
+
+    def says(messages: Any) -> str:
+        sent.append(str(messages[-1].content))
+        return "A title"
+
+    long = TITLE.replace("please refund", f"please refund {'苹果' * 20_000} at last")
+    with Served(database, ROOM, agents=[held.agent("a", says)]) as served, served.client() as client:
+        assert complete(client, [user(long)], "chat-1") == "A title"
+        assert client.post("/v1/responses", json={"model": "a", "input": long}).json()["status"] == "completed"
+    for text in sent:
+        assert text.startswith(TITLE[:60]) and "at last" in text and len(text.encode()) <= 32 * 1024
+
+
 def test_a_refusal_in_the_background_runs_no_tool_either(held: Held, database: Path) -> None:
     def refuses(messages: Any) -> Any:
         return "" if "### Task" in str(messages[-1].content) else call_tool(("note", {}), thought="")

@@ -148,10 +148,25 @@ async def begin(
     instructions = [each.text for each in messages if each.role != "user"]
     reply_options = asked.model_copy(update={"tool_choice": None}).reply_options(instructions)
     given = {**options, "session_id": session_id, "idempotency_key": key, "mode": "", "reply_options": reply_options}
-    message = "\n\n".join(each.text for each in messages if each.role == "user")
+    room = service.app.agents.agent(options["agent"]).budget.message_bytes - len(
+        "".join(instructions).encode(errors="replace")
+    )
+    message = _shortened("\n\n".join(each.text for each in messages if each.role == "user"), room)
     with service.starting_task(tenant, session_id):
         row, _ = await service.app.tasks.start(Request.of(message, given), unlisted="direct_only")
     return row
+
+
+_OMISSION = "\n…\n"
+
+
+def _shortened(text: str, most: int) -> str:
+    """A text of at most so many bytes: its beginning, where the instructions are, and the end of what it quotes."""
+    whole = text.encode(errors="replace")
+    half = (most - len(_OMISSION.encode())) // 2
+    if len(whole) <= most or half <= 0:
+        return text
+    return whole[:half].decode(errors="ignore") + _OMISSION + whole[-half:].decode(errors="ignore")
 
 
 async def ending(service: Service, task: Task, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
