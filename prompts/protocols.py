@@ -6,9 +6,9 @@ from typing import Any
 
 from segue.core.calls import FORM_SCHEMA, REVIEW_PLAN
 from segue.core.reviews import RESPOND, list_decisions
-from segue.core.task import LANGUAGES, TaskStatus
+from segue.core.task import TaskStatus
 
-from .catalogue import Language, Texts, task_text, word
+from .catalogue import Language, Texts, word
 from .verdicts import own_words, read_verdict
 
 _text = Texts("protocols")
@@ -130,15 +130,7 @@ def stop_notice(status: str, language: Language, *, resumed: bool = False) -> st
             return _text("stopped" if resumed else "paused", language)
 
 
-CONTINUE = "continue"
-_CONTINUING = frozenset({CONTINUE, "please continue", "go on", "resume", "继续", "请继续", "继续吧", "接着说"})
-
-
-def ends_with_notice(answer: str) -> bool:
-    """Whether an answer ends with the sentence that it was cut off."""
-    notices = [_text(name, language) for name in ("stopped", "paused") for language in LANGUAGES]
-    notices += [task_text("truncated", language) for language in LANGUAGES]
-    return answer.rstrip().endswith(tuple(notice.strip() for notice in notices))
+_CONTINUING = frozenset({"continue", "please continue", "go on", "resume", "继续", "请继续", "继续吧", "接着说"})
 
 
 def asks_to_continue(message: str) -> bool:

@@ -16,7 +16,7 @@ from ..core.message import kind_of, media_type_of
 from ..core.records import Json, KnownRequest, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.catalogue import language_of
-from ..prompts.protocols import CONTINUE, asks_to_continue, go_on_request, left_out_notice, reply_notice
+from ..prompts.protocols import asks_to_continue, go_on_request, left_out_notice, reply_notice
 from ..prompts.verdicts import own_words
 from ..runtime.reply import BREAK, project
 from .requests import ChatMessage, File, refuse_files
@@ -207,15 +207,15 @@ class Conversation:
         What an earlier such message got is part of it.
         """
         said, texts = self.earlier, list[str]()
-        asked = CONTINUE if self.is_continued else "" if self.new_files else self.message
-        while said and said[-1].role == "assistant" and asks_to_continue(asked):
+        asks = self.is_continued or (not self.new_files and asks_to_continue(self.message))
+        while asks and said and said[-1].role == "assistant":
             text = without_thoughts(said[-1].text)
             notice = next((each for each in notices if plain(text).endswith(plain(each))), None)
             if notice is None:
                 break
             parts = text.split(notice)  # several where the client appended the rest
             texts.insert(0, "".join(part.removeprefix(BREAK).removesuffix(BREAK) for part in parts))
-            said, asked = said[:-2], said[-2].text if len(said) > 1 else ""
+            asks, said = len(said) > 1 and asks_to_continue(said[-2].text), said[:-2]
         return "".join(texts) if texts else None
 
     def key(self, said: Messages) -> str:

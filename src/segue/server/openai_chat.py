@@ -19,14 +19,8 @@ from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ANYBODY, ENDED, LONGEST_NAME, NAME, TaskStatus
-from ..prompts.protocols import (
-    answer_of,
-    asks_to_continue,
-    ends_with_notice,
-    question_text,
-    reply_notice,
-    stop_notice,
-)
+from ..prompts.catalogue import Language, task_text
+from ..prompts.protocols import answer_of, asks_to_continue, question_text, reply_notice, stop_notice
 from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
@@ -173,10 +167,8 @@ class Completion:
     """Whether the service, which stops, resumes the task when it starts again."""
     shown: str = ""
     """What the client has of the answer already, which is not sent again."""
-    is_appended: bool = False
-    """Whether the client shows the text as the end of the message before."""
-    follows_notice: bool = False
-    """Whether that message ends with a notice, such as that the answer was cut off there."""
+    appended_to: str = ""
+    """The message that the client shows the text at the end of, if it continues one."""
     note: Callable[[str], Awaitable[None]] | None = None
     """Notes what the client has been sent, before the end of that; None for an answer that no request continues."""
     sent: str = ""
@@ -225,7 +217,8 @@ class Completion:
 
     def _apart(self, text: str) -> str:
         """The first text of the answer, in a paragraph of its own below a notice."""
-        return BREAK + text.lstrip("\n") if text and self.follows_notice else text
+        notices = [*_stop_notices(self.row.reply_language), task_text("truncated", self.row.reply_language).strip()]
+        return BREAK + text.lstrip("\n") if text and self.appended_to.rstrip().endswith(tuple(notices)) else text
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -243,7 +236,7 @@ class Completion:
         """The sentence for a client that has all of the answer and asks for the rest."""
         if not self.shown or result["status"] != TaskStatus.DONE:
             return ""
-        self.sent = (BREAK if self.is_appended else "") + stop_notice("done", self.row.reply_language)
+        self.sent = (BREAK if self.appended_to else "") + stop_notice("done", self.row.reply_language)
         return self.sent
 
     def calls(self, result: Json) -> list[Json]:
@@ -274,7 +267,7 @@ class Completion:
             case TaskStatus.WAITING:
                 if waiting_calls(result):
                     return text
-                separator = BREAK if (text or self.is_appended) and not text.endswith(BREAK) else ""
+                separator = BREAK if (text or self.appended_to) and not text.endswith(BREAK) else ""
                 return text + separator + reply_notice(result["question"], language)
             case (
                 TaskStatus.PENDING
@@ -319,6 +312,11 @@ class Completion:
 
     def _head(self, kind: str) -> Json:
         return {"id": f"chatcmpl-{self.row.task_id}", "object": kind, "created": self.created, "model": self.model}
+
+
+def _stop_notices(language: Language) -> list[str]:
+    """What an answer ends with that was cut off as the service stopped, or its task was paused."""
+    return [stop_notice("paused", language, resumed=resumed) for resumed in (True, False)]
 
 
 def _finish_reason(calls: Sequence[Json], result: Json) -> str:
@@ -554,8 +552,7 @@ class CompletionTasks:
             may_go_on = not (conversation.is_continued or conversation.new_files or task.requested == "stop")
             if may_go_on and asks_to_continue(conversation.after(place).message):
                 return "" if is_lost else without_thoughts(conversation.last_answer)
-        notices = [stop_notice("paused", task.reply_language, resumed=resumed) for resumed in (True, False)]
-        return conversation.text_before(notices)
+        return conversation.text_before(_stop_notices(task.reply_language))
 
     @property
     def _accepted(self) -> Collection[str]:
@@ -797,7 +794,7 @@ async def chat_completions(
         body.messages, has_tools=bool(body.tools), fields=body.output_fields
     )
     service.open_stream(tenant)
-    note, shown, is_appended, follows_notice = None, "", False, False
+    note, shown, appended_to = None, "", ""
     try:
         if is_own:
             row, after = await background.begin(service, tenant, body.messages, body, options, key), 0
@@ -809,11 +806,9 @@ async def chat_completions(
             tasks = CompletionTasks(service, tenant, conversation, {**options, "client_tools": body.client_tools})
             row, after = await in_turn(partial(tasks.begin, x_stainless_retry_count, key))
             note, shown = partial(tasks.answers.note, task=row, after=after), tasks.shown
-            is_appended = conversation.is_continued
-            follows_notice = is_appended and ends_with_notice(conversation.last_answer)
+            appended_to = conversation.last_answer if conversation.is_continued else ""
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-        place = {"is_appended": is_appended, "follows_notice": follows_notice}
-        completion = Completion(row, body.model, before, shown=shown, note=note, **place)
+        completion = Completion(row, body.model, before, shown=shown, appended_to=appended_to, note=note)
         stops = "" if is_own else service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
