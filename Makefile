@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e types serve studio bench bench-aims bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-digest bench-agentdojo durability lock release clean
+.PHONY: help demo demo-crash docs pictures test test-slow test-whole test-postgres conformance crash month mutants check e2e open-webui types serve studio bench bench-aims bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-ledger bench-digest bench-agentdojo durability lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,11 @@ check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and
 e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none
 	@sh e2e/chromium.sh
 	$(BIN)/python -m pytest e2e -n 3 --dist worksteal $(RETRY)
+
+open-webui: $(VENV)/.e2e ## the situations of docs/guides/chat-clients.md in the real Open WebUI, in a virtual environment of its own: 8 GB
+	@sh e2e/chromium.sh
+	$(MAKE) VENV=.venv-open-webui .venv-open-webui/.open-webui
+	$(BIN)/python -m pytest e2e/open_webui.py
 
 pictures: $(VENV)/.e2e ## draw docs/crash.svg and docs/killed.webp anew, from a terminal and a browser
 	@sh e2e/chromium.sh
@@ -160,11 +165,13 @@ $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
 $(VENV)/.agentdojo: WANTED := -e . --group agentdojo
 $(VENV)/.agentdojo: CONSTRAINTS :=
+$(VENV)/.open-webui: WANTED := --group open-webui
+$(VENV)/.open-webui: CONSTRAINTS :=
 $(VENV)/.durability: WANTED := -e '.[langchain,serve]' --group durability
 $(VENV)/.durability: CONSTRAINTS := -c benchmarks/durability/constraints.txt
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.serve $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.durability $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.serve $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.open-webui $(VENV)/.durability $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

@@ -128,16 +128,17 @@ class Model:
 
 @dataclass(frozen=True)
 class InPieces:
-    """A reply that an endpoint sends in pieces of this many characters, a thousand a second."""
+    """A reply that an endpoint sends in pieces of this many characters, so many seconds apart."""
 
     text: str
     size: int
+    pause: float = 0.001
 
     def play(self, wire: Wire) -> None:
         wire.begin()
         for start in range(0, len(self.text), self.size):
             wire.delta({"content": self.text[start : start + self.size]})
-            time.sleep(0.001)
+            time.sleep(self.pause)
         wire.finish("stop")
 
 
