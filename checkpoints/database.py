@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from segue.core.errors import AppClosed, DatabaseTooNew, DatabaseUnavailable, InvalidMessage, OtherProcess
-from segue.core.sync import run_in_thread
+from segue.core.sync import run_blocking
 
 from .ports import Connection, Failed, NotRepeatable, Session
 
@@ -226,7 +226,7 @@ class Connections(Generic[C_co]):
             return
         self.check_usable()
         self._closed = True
-        await run_in_thread(self._close)
+        await run_blocking(self._close)
 
     def _close(self) -> None:
         """Carry out what is left where the writer's thread, whose turn it was, has ended."""

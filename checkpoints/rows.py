@@ -117,6 +117,7 @@ class CheckedSerializer(JsonPlusSerializer):
         super().__init__(allowed_msgpack_modules=[])
         self._names = SAFE_MSGPACK_TYPES
         self._checked: frozenset[str] = frozenset()
+        self._restored = set[type]()
         self._build = self._unpack_ext_hook
         self._unpack_ext_hook = self._built
 
@@ -126,6 +127,7 @@ class CheckedSerializer(JsonPlusSerializer):
         names = self._names | {(each.__module__, each.__name__) for each in types}
         if names != self._names:
             self._names = names
+            self._restored.clear()
             self._build = JsonPlusSerializer(allowed_msgpack_modules=names)._unpack_ext_hook
 
     def _built(self, code: int, data: bytes) -> Any:
@@ -154,11 +156,13 @@ class CheckedSerializer(JsonPlusSerializer):
                     waiting += (getattr(each, part.name) for part in fields(each))
 
     def _check_restored(self, value: Any) -> None:
-        """Refuse a value whose type is another one once it is read again."""
+        """Refuse a value whose type is another one once it is read again; each type is tried once."""
         kind = type(value)
         name = (kind.__module__, kind.__name__)
-        if name in SAFE_MSGPACK_TYPES or type(self.loads_typed(self.plain_typed(value))) is kind:
+        if name in SAFE_MSGPACK_TYPES or kind in self._restored:
             return
+        if type(self.loads_typed(self.plain_typed(value))) is kind:
+            return self._restored.add(kind)
         about = f"{kind.__module__}.{kind.__qualname__}"
         if name in self._names:
             raise ConfigurationError(

@@ -24,7 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.core.environment import sync_folder
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, NotADatabase
-from segue.core.sync import run_in_thread
+from segue.core.sync import run_blocking
 
 from ..audit import KEPT
 from ..database import Connections
@@ -512,7 +512,7 @@ class SqliteDatabase(Connections[SqliteConnection]):
         with self._closing:
             await super().close()
             if not is_read_only(self.path):
-                await run_in_thread(partial(drop_anchor, file_of(self.path)))
+                await run_blocking(partial(drop_anchor, file_of(self.path)))
 
 
 async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> SqliteDatabase:

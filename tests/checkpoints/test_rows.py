@@ -15,7 +15,7 @@ from langgraph.graph import StateGraph
 
 import segue
 from segue import Agent
-from segue.checkpoints.rows import is_plausible
+from segue.checkpoints.rows import CheckedSerializer, is_plausible
 from segue.core.agents import Budget
 from tests.fakes import ScriptedChatModel
 
@@ -42,6 +42,16 @@ async def test_a_turn_after_the_clock_was_set_back_is_the_newest(place: Place, m
     assert await turn(600, "first") == ["first"]
     assert await turn(0, "second") == ["first", "second"]
     assert await turn(-86_400, "third") == ["first", "second", "third"]
+
+
+def test_a_type_of_a_state_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    serializer, encoded = CheckedSerializer(), list[object]()
+    serializer.keep([Budget], ["own"])
+    encode = serializer.plain_typed
+    monkeypatch.setattr(serializer, "plain_typed", lambda value: (encoded.append(value), encode(value))[1])
+    for _ in range(2):
+        serializer.check([Budget(), {"more": Budget(rounds=3)}])
+    assert len(encoded) == 1
 
 
 def test_an_id_that_langgraph_cannot_have_made_yet_is_not_plausible() -> None:

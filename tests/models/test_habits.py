@@ -93,6 +93,7 @@ RICH = {
         "c": {"const": "x"},
         "d": {"type": "array"},
         "e": {"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]},
+        "f": {"allOf": [{"properties": {"g": {"type": "string"}}, "required": ["g"]}, {"type": "object"}]},
     },
     "required": ["a"],
     "additionalProperties": False,
@@ -105,6 +106,7 @@ SIMPLE = {
         "c": {"type": "string", "enum": ["x"]},
         "d": {"type": "array", "items": {"type": "string"}},
         "e": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+        "f": {"type": "object", "properties": {"g": {"type": "string"}}, "required": ["g"]},
     },
     "required": ["a"],
 }

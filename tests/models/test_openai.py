@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -294,6 +295,19 @@ async def test_an_event_and_a_body_are_read_up_to_a_limit(item: Any, monkeypatch
     log = await ask([item, Text("short")], PROSE, streaming=isinstance(item, Frames))
     assert log.reply.text == "short"
     assert "sent a reply of more than 1,000 bytes" in str(log.retries[0].reason)
+
+
+async def test_the_lines_of_an_event_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = json.dumps({"choices": list(range(500))}, indent=1).splitlines()
+    decoded: list[bytes] = []
+    monkeypatch.setattr(transport, "_is_valid", lambda text: bool(decoded.append(text)))
+
+    async def received() -> AsyncIterator[bytes]:
+        yield "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
+
+    events = [event async for together in transport._events(received(), 100_000) for event in together]
+    assert [json.loads(data) for _, data in events] == [{"choices": list(range(500))}]
+    assert sum(map(len, decoded)) < 100
 
 
 async def test_a_connection_is_used_again() -> None:

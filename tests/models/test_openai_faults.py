@@ -137,6 +137,10 @@ TABLE: dict[str, Row] = {
         Status(429, body={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}),
         everywhere(Refused("has no credit left .You exceeded your quota.: top up the account")),
     ),
+    "Status 422, the request repeated": (
+        Status(422, body={"detail": [{"msg": "invalid", "input": "insufficient funds, says the safety system"}]}),
+        everywhere(Refused("refused the request .invalid")),
+    ),
     "Status 400, too long": (
         Status(400, body={"error": {"message": "maximum context length is 8192 tokens (300 in functions)"}}),
         everywhere(Refused("lower the agent's budget.prompt_tokens")),

@@ -382,9 +382,7 @@ async def test_a_context_of_the_modes_own_has_what_segue_knows(database: Path, s
 
 
 async def test_a_context_that_segue_cannot_fill_is_refused(database: Path) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"context of the mode own has required fields that Segue does not know"
-    ):
+    with pytest.raises(ConfigurationError, match=r"context of the mode own cannot be made from Segue"):
         async with segue.open(database, modes={"own": reading(Needing)}):
             pass
 

@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
 
 
-async def run_in_thread(work: Callable[[], None]) -> None:
+async def run_blocking(work: Callable[[], None]) -> None:
     """Wait for blocking work on another thread; while the interpreter exits, no thread begins, and it runs here."""
     try:
         running = asyncio.get_running_loop().run_in_executor(None, work)

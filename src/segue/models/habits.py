@@ -200,7 +200,11 @@ def _simple_schema(schema: Any) -> Json:
         simple["properties"] = {name: _simple_schema(each) for name, each in schema["properties"].items()}
     if simple.get("type") == "array":
         simple["items"] = _simple_schema(schema.get("items")) or {"type": "string"}
-    forms = [each for name in ("anyOf", "oneOf", "allOf") for each in schema.get(name) or ()]
+    for part in map(_simple_schema, schema.get("allOf") or ()):
+        both = {**part.get("properties", {}), **simple.get("properties", {})}
+        required = [*part.get("required", ()), *simple.get("required", ())]
+        simple = part | simple | ({"properties": both} if both else {}) | ({"required": required} if required else {})
+    forms = [each for name in ("anyOf", "oneOf") for each in schema.get(name) or ()]
     kept = [_simple_schema(each) for each in forms if not isinstance(each, Mapping) or each.get("type") != "null"]
     if len(kept) == 1:
         return {**kept[0], **simple}

@@ -92,8 +92,10 @@ def _check_mode(name: str, graph: ModeGraph) -> None:
             schema(**context)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
-            "The context of the mode {name} has required fields that Segue does not know: give them defaults.",
+            "The context of the mode {name} cannot be made from Segue's ({reason}): give fields that Segue does not "
+            "know a default, and those that it knows its type.",
             name=name,
+            reason=" ".join(str(error).split()),
         ) from error
     for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
         if isinstance(each, Pregel) and (each.interrupt_before_nodes or each.interrupt_after_nodes):

@@ -51,7 +51,7 @@ from ..core.message import ReplyOptions
 from ..core.models import add_usages
 from ..core.records import Json, RequestKey, Task, spawned_data
 from ..core.spend import Owner
-from ..core.sync import run_in_thread
+from ..core.sync import run_blocking
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder
 from ..nodes.chat import ModeGraph
@@ -316,7 +316,7 @@ class LeaseHolder:
 
     async def close(self) -> None:
         """End the heartbeat."""
-        await run_in_thread(self._heartbeat.close)
+        await run_blocking(self._heartbeat.close)
 
 
 def _this_machine() -> str:

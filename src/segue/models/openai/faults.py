@@ -223,17 +223,18 @@ def end_fault(finish_reason: str) -> Fault | None:
 
 def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
     """Return the fault of an HTTP error."""
-    why, text = _words(body, redact), _all(body)
+    why, text, told = _words(body, redact), _all(body), _told(body)
     refused = Clause("refused the request ({why})", why=why)
     if _is_about_reply(text):
         return Fault(refused, "resume to ask again", status=status, text=text, about_reply=True)
     if status not in (401, 402, 403, 404) and is_too_long(text):
         return _prompt_too_long(status, why, text)
-    if status < 500 and _DECLINED.search(text):
+    if status < 500 and _DECLINED.search(told):
         return Fault(Clause("declined to answer ({why})", why=why), _REPHRASE, False, status=status, text=text)
-    if status == 402 or (status < 500 and _NO_CREDIT.search(text)):
+    if status == 402 or (status < 500 and _NO_CREDIT.search(told)):
         reason = Clause("has no credit left ({why})", why=why)
-        return Fault(reason, "top up the account or use another key", False, status=status)
+        known = "" if status in (402, 429) else text
+        return Fault(reason, "top up the account or use another key", False, status=status, text=known)
     if status == 401 or (status == 403 and not _NOT_THE_KEY.search(text)):
         reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
         return Fault(reason, advice, False, status=status, text=text)
@@ -458,6 +459,13 @@ def is_error(document: object) -> bool:
 def _all(body: object) -> str:
     """The beginning of an error, in lower case, in which known words are looked for."""
     return (body if isinstance(body, str) else _dumped(body))[:_SEARCHED].lower()
+
+
+def _told(body: object) -> str:
+    """What an error says and its codes, as `_all`, without what it repeats of the request."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    codes = [each.get(key) for each in (body, error) if isinstance(each, Mapping) for key in ("code", "type")]
+    return _all(f"{_message(body)} {_dumped(codes)}")
 
 
 def _dumped(value: Any) -> str:

@@ -645,7 +645,7 @@ async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[
             name, _, value = whole.partition(b":")
             is_data, is_bare = name == b"data", whole.startswith(b"{")
             begins = is_data or is_bare or name == b"event"
-            ends = not whole or (bool(data) and begins and _is_valid(b"\n".join(data)))
+            ends = not whole or (begins and len(data) == 1 and _is_valid(data[0]))
             if ends and any(data):
                 together.append((event, b"\n".join(data)))
             if ends:
