@@ -50,7 +50,7 @@ def test_a_type_of_a_state_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> Non
     encode = serializer.plain_typed
     monkeypatch.setattr(serializer, "plain_typed", lambda value: (encoded.append(value), encode(value))[1])
     for _ in range(2):
-        serializer.check([Budget(), {"more": Budget(rounds=3)}])
+        serializer.check([Budget(), {"more": Budget(reply_chars=3_000)}])
     assert len(encoded) == 1
 
 
