@@ -303,6 +303,29 @@ def test_a_word_decides_before_what_its_client_puts_behind_each_message(
     assert len(sessions(client)) == len(before) + 1
 
 
+CONDITION = "only up to 5 EUR"
+OK: Any = ("assistant", "Approve?")
+
+
+@cases(
+    "earlier, stored, message, word",
+    [
+        (["please refund"], "please refund\n\nReturn all.", "yes\n\nReturn all.", "yes"),
+        (["please refund", "what?"], "please refund\n\nReturn all.", "yes\n\nReturn all.", "yes"),
+        (["ok", f"Refund 17, is that ok\n\n{CONDITION}"], "", f"approve\n\n{CONDITION}", ""),
+        (["Refund 17", f"Refund 17\n\n{CONDITION}"], "", f"approve\n\n{CONDITION}", ""),
+        ([f"please refund\n\n{CONDITION}", "please refund"], "", f"yes\n\n{CONDITION}", ""),
+        (["", f"please refund\n\n{CONDITION}"], "", f"yes\n\n{CONDITION}", ""),
+        (["", "please refund"], f"please work\n\n{CONDITION}", f"yes\n\n{CONDITION}", ""),
+    ],
+)
+def test_what_a_person_puts_behind_a_word_stays(earlier: list[str], stored: str, message: str, word: str) -> None:
+    """Unless its client left it out of the message of the task; without `stored` the client shows that in full."""
+    said = [ChatMessage(role=role, content=text) for text in earlier for role, text in (("user", text), OK)]
+    conversation = Conversation.of([*said, ChatMessage(role="user", content=message)])
+    assert conversation.message_without(stored or max(earlier, key=len)) == (word or message)
+
+
 def test_two_chats_that_begin_with_the_same_words_are_two_sessions(client: httpx.Client) -> None:
     questions = [complete(client, [user("please refund")], chat) for chat in ("chat-1", "chat-2")]
     said = [user("please refund"), assistant(questions[0]), user("approve")]

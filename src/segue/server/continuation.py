@@ -93,16 +93,16 @@ class Conversation:
         return self.note + "\n\n".join(said.text for said in self._new if said.role == "user")
 
     def message_without(self, stored: str) -> str:
-        """The new message without what its client put behind an earlier one, which is `stored` with that.
+        """The new message without what its client put behind the one that its task has, which is `stored` with that.
 
         A client such as aider puts its instructions behind the new message, and leaves them out the next time.
         """
-        message = self.message.rstrip()
-        for said in reversed(self.earlier):
-            _, known, added = stored.rstrip().rpartition(f"{said.text}\n\n")
-            if said.role == "user" and known and added and message.endswith(f"\n\n{added}"):
-                return message.removesuffix(added).rstrip()
-        return message
+        message, own = self.message.rstrip(), own_words(stored).strip()
+        asked = [said.text.strip() for said in self.earlier if said.role == "user"]
+        begin = next((text for text in reversed(asked) if _is_related(stored, text)), "")
+        added = own.removeprefix(f"{begin}\n\n")
+        is_left_out = begin and added != own and not any(added in text for text in asked)
+        return message.removesuffix(f"\n\n{added}").rstrip() if is_left_out else message
 
     @property
     def is_continued(self) -> bool:
