@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from langchain_core.messages import AIMessage
 from openai.types.responses import Response
 
 import segue
-from segue.core.agents import Agent
+from segue.core.agents import Agent, Budget
 from segue.server.errors import Problem
 from segue.server.requests import submit_results
 from segue.server.service import Service
@@ -19,6 +20,7 @@ from segue.server.tenants import Tenant
 from segue.telemetry.metrics import Metrics
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.modes import native_call
+from tests.polling import wait_until
 
 from . import shop
 from .serving import ALPHA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings
@@ -77,7 +79,7 @@ class Chat:
     def __init__(self, client: openai.OpenAI, stream: bool = False, **options: Any) -> None:
         self._client = client
         self._stream = stream
-        self._options = {"model": "a", "tools": [{"type": "function", "function": WEATHER}], **options}
+        self.options = {"model": "a", "tools": [{"type": "function", "function": WEATHER}], **options}
         self.messages: list[Any] = []
         self.batches: list[int] = []
         """How many calls each completion had."""
@@ -88,7 +90,7 @@ class Chat:
 
     def complete(self) -> Json:
         """The message of the next completion, which is put behind the others."""
-        made = self._client.chat.completions.create(messages=self.messages, stream=self._stream, **self._options)
+        made = self._client.chat.completions.create(messages=self.messages, stream=self._stream, **self.options)
         message, reason = _assembled(made) if self._stream else _whole(made)
         assert reason == ("tool_calls" if message.get("tool_calls") else "stop")
         self.messages.append(message)
@@ -257,6 +259,38 @@ def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, ser
         said = http.get("/api/sessions/fay/history").json()["items"]
     assert call["outcome"] == {"success": "The client gave no result."}
     assert [each["content"] for each in said if each["role"] == "user"] == ["Paris?", "never mind"]
+
+
+def test_a_message_after_lost_calls_is_sent_alone(database: Path) -> None:
+    """A client that did not get the calls sends its message before once more."""
+    with (
+        serve(database, replace(OPEN, on_disconnect={"chat_completions": "continue"})) as served,
+        stock(served) as client,
+        served.client() as http,
+    ):
+        chat = Chat(client)
+        chat.messages.append({"role": "user", "content": "Paris?"})
+        body = {**chat.options, "messages": chat.messages, "stream": True}
+        with http.stream("POST", "/v1/chat/completions", json=body):
+            pass  # it leaves without the calls
+        wait_until(lambda: [each["status"] for each in http.get("/api/sessions").json()["items"]] == ["waiting"])
+        assert chat.ask("never mind")["content"] == "It is sun."
+        (session,) = http.get("/api/sessions").json()["items"]
+        said = http.get(f"/api/sessions/{session['session_id']}/history").json()["items"]
+        assert [each["content"] for each in said if each["role"] == "user"] == ["Paris?", "never mind"]
+
+
+@pytest.mark.parametrize("has_result", [True, False])
+def test_a_message_that_is_too_long_is_refused_beside_results_too(database: Path, has_result: bool) -> None:
+    agent = Held().agent("a", reply, budget=Budget(message_bytes=20))
+    with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
+        chat = Chat(client)
+        calls = chat.ask("Paris?")["tool_calls"]
+        chat.messages += [told(call) for call in calls if has_result]
+        with pytest.raises(openai.UnprocessableEntityError, match="21 bytes; the limit is 20"):
+            chat.ask("x" * 21)
+        chat.messages.pop()
+        assert chat.ask("never mind")["content"] == "It is sun."
 
 
 @pytest.mark.parametrize("protocol", ["native", "json"])

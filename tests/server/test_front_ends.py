@@ -52,7 +52,10 @@ def client(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-def user(text: str) -> Json:
+TEXT_FILE = {"filename": "a.txt", "file_data": "data:text/plain;base64,YXBwbGVz"}
+
+
+def user(text: str | list[Json]) -> Json:
     return {"role": "user", "content": text}
 
 
@@ -523,13 +526,16 @@ def test_the_message_after_a_lost_answer_follows_its_task(held: Held, database: 
     with Served(database, settings, agents=[agent]) as served, served.client() as client:
         held.go.set()
         headers = {"X-OpenWebUI-Chat-Id": chat} if chat else {}
-        body = {"model": "a", "messages": [WORK], "stream": True}
+        lost = user([{"type": "text", "text": "please work"}, {"type": "file", "file": TEXT_FILE}])
+        body = {"model": "a", "messages": [lost], "stream": True}
         with client.stream("POST", "/v1/chat/completions", json=body, headers=headers):
             pass  # it leaves without the answer
         wait_until(lambda: [*sessions(client).values()] == ["done"])
         expected = "Worked." if text == "continue" else "Knows 1."
-        assert complete(client, [WORK, user(text)], chat) == expected
+        assert complete(client, [lost, user(text)], chat) == expected
         assert len(sessions(client)) == 1 and held.effects == ["one"]
+        *later, first = served.do(served.service.app.tasks.list())
+        assert len(first.attachments) == 1 and not any(task.attachments for task in later)
 
 
 def test_an_edit_after_an_answer_that_was_read_is_a_fork(client: httpx.Client) -> None:

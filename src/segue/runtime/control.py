@@ -20,6 +20,7 @@ from ..core.errors import (
     DatabaseDamaged,
     DatabaseUnavailable,
     IllegalTransition,
+    InvalidMessage,
     KeyUsed,
     QuestionClosed,
     SegueError,
@@ -119,6 +120,19 @@ class Control:
     async def task(self, task_id: str) -> Task:
         """One task; of a damaged row what can be read."""
         return await self._runner.tasks.show(task_id)
+
+    @staticmethod
+    def check_message(message: str, agent: Agent) -> None:
+        """Refuse a message that is not valid text, or too long for an agent."""
+        if any("\ud800" <= char <= "\udfff" for char in message):
+            raise InvalidMessage("The message is not valid text: send it as UTF-8.")
+        if (size := len(message.encode())) > (most := agent.budget.message_bytes):
+            raise InvalidMessage(
+                "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's "
+                "budget.message_bytes.",
+                size=size,
+                most=most,
+            )
 
     # Follow.
 
@@ -381,6 +395,8 @@ class Control:
         """As `resume_with`, under the lease of the task's thread; its agent is prepared."""
         registry = self.registry.of(row)
         agent = registry.agent(row.agent_id)
+        if steered:
+            self.check_message(steered.message, agent)
         act: Act | None = Act("resumed")
         question = await self.questions.open(row.task_id, checked["interrupt_id"]) if checked else None
         if checked and question and not row.called_by:

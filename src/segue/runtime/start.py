@@ -405,16 +405,7 @@ class Starter:
         message = request.message
         if not message.strip():
             raise InvalidMessage("The message is empty: write what you want done.")
-        whole = "".join([message, *request.reply_options.instructions])
-        if any("\ud800" <= char <= "\udfff" for char in whole):
-            raise InvalidMessage("The message is not valid text: send it as UTF-8.")
-        if (size := len(whole.encode())) > (most := agent.budget.message_bytes):
-            raise InvalidMessage(
-                "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's "
-                "budget.message_bytes.",
-                size=size,
-                most=most,
-            )
+        self.control.check_message("".join([message, *request.reply_options.instructions]), agent)
         check_session(thread_id)
         await self._runner.spend.check(agent, self._registry.model_for(agent, request.model), thread_id)
 

@@ -166,7 +166,7 @@ class Conversation:
         return len(shown) < len(whole) and whole.startswith(shown)
 
     def until(self, place: int) -> Self:
-        """The conversation as if what is at that place were the last one before the new message."""
+        """The conversation as if the answer at that place were the last one before the new message."""
         return replace(self, said=(*self.said[: place + 1], *self.said[max(place + 1, len(self.earlier)) :]))
 
     def after(self, place: int) -> Self:

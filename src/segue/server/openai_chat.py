@@ -532,8 +532,8 @@ class CompletionTasks:
                 return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
         readable = conversation.readable(self._accepted)
-        message = readable.message if is_next else readable.after(place).first_message
-        files = readable.new_files
+        new = readable if is_next else readable.after(place)
+        message, files = readable.message if is_next else new.first_message, new.new_files
         if latest.task_id != before.task_id:
             thread_id = await fork_after(self._service, self._tenant, before, key)
             left = await self._sharing(before) if self._conversation.name else [latest] if is_only else []
@@ -541,7 +541,9 @@ class CompletionTasks:
             return await self._start(message, files, thread_id, key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(conversation.until(place), before, after, key)
+            is_lost = place >= len(conversation.earlier)
+            known = conversation.after(place) if is_lost else conversation.until(place)
+            return await self._answer(known, before, after, key)
         return await self._start(message, files, before.session_id, key, steer=True)
 
     def _shown(self, task: Task, place: int) -> str | None:
@@ -549,8 +551,9 @@ class CompletionTasks:
         conversation = self._conversation
         is_lost = place >= len(conversation.earlier)
         if is_lost or (task.status == TaskStatus.ERROR and not task.is_over):
-            may_go_on = not (conversation.is_continued or conversation.new_files or task.requested == "stop")
-            if may_go_on and asks_to_continue(conversation.after(place).message):
+            may_go_on = not (conversation.is_continued or task.requested == "stop")
+            new = conversation.after(place)
+            if may_go_on and not new.new_files and asks_to_continue(new.message):
                 return "" if is_lost else without_thoughts(conversation.last_answer)
         return conversation.text_before(_stop_notices(task.reply_language))
 
