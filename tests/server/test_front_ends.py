@@ -493,6 +493,24 @@ def fail(client: httpx.Client, messages: Sequence[Json], chat: str) -> None:
 
 
 @pytest.mark.parametrize("chat", ["", "chat-1"])
+def test_the_message_after_a_rewritten_answer_follows_no_attempt_that_failed(
+    held: Held, database: Path, chat: str
+) -> None:
+    """It follows the attempt whose answer the client rewrote."""
+    tries = iter([native_call(("1", "eval", {})).model_copy(update={"content": "Working."})] * 3)
+    agent = held.agent("a", lambda _: next(tries, "Worked."), protocol="native")
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        headers = {"X-OpenWebUI-Chat-Id": chat} if chat else {}
+        body = {"model": "a", "messages": [WORK]}
+        assert client.post("/v1/chat/completions", json=body, headers=headers).status_code == 500
+        complete(client, [WORK], chat)
+        (answered,) = (name for name, status in sessions(client).items() if status == "done")
+        complete(client, [WORK, assistant("Quite another answer"), user("what did you do?")], chat)
+        newest, *_ = served.do(served.service.app.tasks.list())
+        assert newest.message == "what did you do?" and newest.session_id == answered
+
+
+@pytest.mark.parametrize("chat", ["", "chat-1"])
 @pytest.mark.parametrize(("shown", "rest"), [([], "Working.\n\nWorked."), ([BEGUN], "Worked.")])
 def test_continue_after_an_error_resumes_the_task(
     held: Held, database: Path, chat: str, shown: list[Json], rest: str

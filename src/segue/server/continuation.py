@@ -410,14 +410,17 @@ class Answers:
     async def has_begun(self, task: Task, shown: str) -> bool:
         """Whether what a client shows is the beginning of a task's answer, which it did not read to the end.
 
-        A task that its client stopped has stopped then.
+        A task that its client stopped has stopped then. A notice may follow what a task with an error wrote.
         """
         task = await self.service.stopped(task.task_id)
         if task.status == TaskStatus.WAITING or not (shown or task.requested == "stop"):
             return False
-        events = await self.service.app.tasks.events(task.task_id)
-        written = (task.result or {}).get("answer") or project(events).partial
-        return task.status in (*ACTIVE, TaskStatus.ERROR) or plain(str(written)).startswith(shown)
+        result = task.result or {}
+        if task.status == TaskStatus.ERROR:
+            written = plain(str(result.get("preamble") or ""))
+            return shown.startswith(written) or written.startswith(shown)
+        written = result.get("answer") or project(await self.service.app.tasks.events(task.task_id)).partial
+        return task.status in ACTIVE or plain(str(written)).startswith(shown)
 
     async def newest(self) -> Found | None:
         """The newest task of the chat that the client names; None without a name."""
