@@ -151,7 +151,7 @@ async def begin(
     room = service.app.agents.agent(options["agent"]).budget.message_bytes - len(
         "".join(instructions).encode(errors="replace")
     )
-    message = _shortened("\n\n".join(each.text for each in messages if each.role == "user"), room)
+    message = _cut_middle("\n\n".join(each.text for each in messages if each.role == "user"), room)
     with service.starting_task(tenant, session_id):
         row, _ = await service.app.tasks.start(Request.of(message, given), unlisted="direct_only")
     return row
@@ -160,8 +160,8 @@ async def begin(
 _OMISSION = "\n…\n"
 
 
-def _shortened(text: str, most: int) -> str:
-    """A text of at most so many bytes: its beginning, where the instructions are, and the end of what it quotes."""
+def _cut_middle(text: str, most: int) -> str:
+    """Keep at most so many bytes: the beginning, where the instructions are, and the end of what is quoted."""
     whole = text.encode(errors="replace")
     half = (most - len(_OMISSION.encode())) // 2
     if len(whole) <= most or half <= 0:

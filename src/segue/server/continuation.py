@@ -328,12 +328,12 @@ class Answers:
             said, text = replace(said, said=said.asked_before), said.last_answer + text
         if not plain(text):
             return
-        stored: Json = {} if is_stored else {"store": False}
-        await self.service.app.tasks.note(task, _delivery(task, stored))
         attempts = Attempts(self.service, self.tenant.stored(said.key_of_answer(text)))
         last = await attempts.last()
         if last and last.task_id == task.task_id:
             return
+        stored: Json = {} if is_stored else {"store": False}
+        await self.service.app.tasks.note(task, _delivery(task, stored))
         answers, sent = said.answers(len(said.said)), tuple(filter(None, map(plain, before)))
         follows = _chain(sent[-1:]) or await self._last_sent(answers)
         about: Json = {"after": after, "chain": _chain((*answers, *sent)), "follows": follows}
