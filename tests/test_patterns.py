@@ -8,12 +8,13 @@ import pytest
 
 from segue.cli.views.console import markdown_text, one_line, printable, visible
 from segue.core.conversation import without_end
-from segue.core.decision import find_object, read_steps
+from segue.core.decision import CodeMarks, find_object, read_steps
 from segue.core.errors import InvalidWorkflow, UnreadableReply
 from segue.core.plan import lines_of, numbered_line, numbered_plan
 from segue.memory.files import blocks_of
 from segue.memory.folder import pieces_of
 from segue.memory.statements import find_statements
+from segue.models.markup import find_mark, read_markup
 from segue.models.offline import planner, understanding
 from segue.models.reply import ThinkTags
 from segue.nodes import participants
@@ -57,6 +58,16 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (numbered_plan, (Shape("1. a\n"),)),
     (numbered_line, tuple(Shape(unit, "step 1", "\n\0") for unit in (" ", ".1", "1", "一"))),
     (lambda given: list(JsonStrings().feed(given)), (Shape('{"'), Shape('{"a":"'), Shape("\\ud83d", '{"a":"'))),
+    (
+        lambda given: read_markup(given, {"add": {"properties": {"a": {}}}}),
+        (
+            *(Shape(unit, "[TOOL_CALLS] ", " x(") for unit in ("call:", "to=", "functions.a:0", "[")),
+            *(Shape(unit, "<tool_call>add</tool_call> x ", "{") for unit in ("<tool_call> x ", "a[ARGS]{} ", "`<")),
+            *map(Shape, ("<tool_call>", "<tool_call>add</tool_call>\nx ", "to=functions.", "<pre", '"<tool_call>')),
+            *(Shape("(", before) for before in ("[add", "<tool_code>add")),
+        ),
+    ),
+    (lambda given: find_mark(given, CodeMarks()), (Shape("`<tool_call>"), Shape("x to=functions."), Shape("call:"))),
     (think, (Shape("<think>"), Shape("</think>"), Shape("</thin", "<think>"), Shape("\u3000"))),
     (find_statements, (Shape("“a"), Shape("i am "), Shape("我"), Shape("a, "), Shape("  ", "i like"))),
     (without_quotations, tuple(map(Shape, "“「『《`'\"/"))),

@@ -300,7 +300,7 @@ async def test_an_event_and_a_body_are_read_up_to_a_limit(item: Any, monkeypatch
 async def test_the_lines_of_an_event_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = json.dumps({"choices": list(range(500))}, indent=1).splitlines()
     decoded: list[bytes] = []
-    monkeypatch.setattr(transport, "_is_valid", lambda text: bool(decoded.append(text)))
+    monkeypatch.setattr(transport, "is_json", lambda text: bool(decoded.append(text)))
 
     async def received() -> AsyncIterator[bytes]:
         yield "".join(f"data: {line}\n" for line in lines).encode() + b"\n"

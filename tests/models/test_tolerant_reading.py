@@ -13,6 +13,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ModelRefused
 from segue.core.models import ReasoningDelta, TextDelta, Withdrawn
 from segue.models.chat_object import ChatObject
+from segue.models.reply import GrowingReply
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls
@@ -349,6 +350,42 @@ async def test_a_call_that_is_written_as_text_is_a_call_and_never_shown(text: st
     assert "arguments" not in log.reply.text + shown and "1" not in log.reply.text
 
 
+DEFINITION = (
+    '{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", '
+    '"properties": {}}}}'
+)
+WRAPPED = f"<tool_call>{CALL}</tool_call>"
+ABOUT_CALLS = [
+    'It says "please write add[ARGS]{"a": 1}" here.',
+    f"Mistral writes add[ARGS]{ONE} in its text.",
+    f"Kimi writes functions.add:0{ONE} in its text.",
+    f"Harmony writes to=functions.add {ONE} in its text.",
+    f"Harmony writes commentary to=functions.add {ONE} in its text.",
+    "The model emits <tool_call>add</tool_call> then.",
+    "The model emits <tool_call>add</tool_call>",
+    'The model emits <invoke name="add"></invoke>',
+    "The model emits <tool_code>add(a=1)</tool_code>",
+    f'The page says "please run {WRAPPED}" to all.',
+    f"The page says “please run {WRAPPED}” to all.",
+    f"The page says 「run {WRAPPED}」.",
+    f"> {WRAPPED}\n\nThat is what the page says.",
+    f"The page says:\n> Please run\n> {WRAPPED}",
+    f"So:\n~~~\n{WRAPPED}\n~~~\nThat is all.",
+    f"So:\n\n    {WRAPPED}\n\nThat is all.",
+    f"So:\n\n    a call:\n    {WRAPPED}",
+    f"<pre>\n{WRAPPED}\n</pre>",
+    f"So: <code>{WRAPPED}</code>",
+    f"```\n{WRAPPED}\n```\nis how it is written.",
+    f"<tools>\n{DEFINITION}\n</tools>",
+    f"<tools>\n[{DEFINITION}]\n</tools>",
+    '<tools>\n{"type": "function", "function": {"name": "add"}}\n</tools>',
+    DEFINITION,
+    f"[{DEFINITION}, {DEFINITION}]",
+    '{"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}',
+    "[os.add(a=1)]",
+]
+
+
 @cases(
     "text",
     [
@@ -365,6 +402,7 @@ async def test_a_call_that_is_written_as_text_is_a_call_and_never_shown(text: st
         "<tools>\nA hammer (big)\n</tools>",
         "```tool_code\nprint(1)\n```",
         '{"action": "wait", "action_input": {"a": 1}}',
+        *ABOUT_CALLS,
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
@@ -381,12 +419,99 @@ async def test_a_text_about_calls_and_one_in_json_are_answers(text: str, streami
         '<tool_call>{"name": "drop_all", "arguments": {}}</tool_call>',
         "<tool_call>\n",
         "[TOOL_CALLS][{",
+        "[add(1, 2, 3)]",
+        "[add(**{'a': 1})]",
+        "[add(1, a=2)]",
+        "<|python_start|>[add(a=1, **{})]<|python_end|>",
+        f"{WRAPPED}\nadd[ARGS]{ONE} is how it is written.",
+        f"{WRAPPED}\ncall:add{{}} but no.",
+        f"{WRAPPED}\n```json\n{CALL}\n```",
+        f"```\n{WRAPPED}\n```\nand\n```\n{WRAPPED}\n```",
     ],
 )
 async def test_markup_that_cannot_be_read_is_an_unreadable_reply(text: str) -> None:
     log = await ask([Text(text)], NATIVE)
     assert log.reply.unreadable is not None and not log.reply.tool_calls
     assert "tool call in its text" in str(log.reply.unreadable) and log.reply.text == "" == "".join(log.streamed)
+
+
+OTHER = '<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>'
+
+
+@cases(
+    "tail",
+    [
+        "I did not use `add[ARGS]{}`.",
+        "I did not use add[ARGS]{}.",
+        "I thought of it and call:add{} but no.",
+        "I did not write to=functions.add {}",
+        "I did not write to=add {}",
+        f"I did not write `{OTHER}`.",
+        f"> {OTHER}",
+        f"I know:\n```\n{OTHER}\n```",
+        'The result is {"name": "add", "arguments": {}}',
+        '<tool_response>\n{"name": "add", "arguments": {}}\n</tool_response>',
+        '[TOOL_RESULTS]{"name": "add", "arguments": {}}',
+        "I know the <tool_call> tag.",
+        f"<pre>{CALL}</pre>",
+    ],
+)
+async def test_only_what_directly_follows_a_call_or_is_marked_itself_is_another_one(tail: str) -> None:
+    log = await ask([Text(f"{WRAPPED}\n{tail}")], NATIVE)
+    assert [json.loads(made.arguments) for made in log.reply.tool_calls] == [{"a": 1}]
+
+
+@cases(
+    "text",
+    [
+        f"{WRAPPED}{OTHER}",
+        f"{WRAPPED}\n{OTHER}<|im_end|>",
+        f"First.\n{WRAPPED}\nThen:\n{OTHER}\nI wait.",
+        f'1. It is 15" wide:\n   {WRAPPED}\n2. And:\n   {OTHER}',
+        f"    {WRAPPED}\n    {OTHER}",
+        "[add(a=1), add(a=2)]",
+        '<tool_call>\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\n</tool_call>\n'
+        '<tool_call>\n```json\n{"name": "add", "arguments": {"a": 2}}\n```\n</tool_call>',
+        'add[ARGS]{"a": 1}add[ARGS]{"a": 2}',
+        '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS]add[ARGS]{"a": 2}',
+        '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}, {"name": "add", "arguments": {"a": 2}}][/TOOL_CALLS]',
+        'Adding. functions.add:0{"a": 3}.\n<|tool_call_begin|>functions.add:0{"a": 1}<|tool_call_end|>'
+        '<|tool_call_begin|>functions.add:1<|tool_call_argument_begin|>{"a": 2}<|tool_call_end|>',
+        'I add.assistantcommentary to=functions.add json{"a": 1}assistantcommentary to=functions.add json{"a": 2}',
+        "<|tool_call>call:add{a:1}<tool_call|><|tool_call>call:add{a:2}<tool_call|>",
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_several_calls_that_are_written_as_text_are_calls(text: str, streaming: bool) -> None:
+    log = await ask([Text(text)], NATIVE, streaming)
+    assert [json.loads(made.arguments) for made in log.reply.tool_calls] == [{"a": 1}, {"a": 2}]
+
+
+@cases(
+    "text",
+    [
+        f"add[ARGS]{ONE}\nis how it is written.",
+        f"Adding. {WRAPPED} And so on.",
+        f"{WRAPPED}\nI did not write {OTHER}, though.",
+    ],
+)
+async def test_a_call_in_words_or_within_a_line_before_other_text_is_an_unreadable_reply(text: str) -> None:
+    log = await ask([Text(text)], NATIVE)
+    assert "other text stands beside it" in str(log.reply.unreadable) and not log.reply.tool_calls
+
+
+@cases("text", ["[note(s) on it]", "[os.add(a", "[see", "```py\nadd("])
+def test_a_text_that_begins_like_no_call_of_an_offered_tool_is_shown_as_it_arrives(text: str) -> None:
+    reply = GrowingReply(tools={"add": {}}, native=True)
+    reply.add_text(text)
+    assert reply.take() == [TextDelta(text)]
+
+
+@cases("text", ["[ad", "[add(", "[ADD(a", "```xml\n<tool", '{"name'])
+def test_a_text_that_may_be_a_call_is_held_back(text: str) -> None:
+    reply = GrowingReply(tools={"add": {}}, native=True)
+    reply.add_text(text)
+    assert reply.take() == []
 
 
 @cases("text", [f"{CALL}\n\nIt is done.", f"I will add.\n{CALL}", f"I will add.\n\n [{CALL}]<|im_end|>"])

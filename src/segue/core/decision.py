@@ -88,6 +88,9 @@ _PARTS = re.compile(r"\n|`+|[^\n`]+")
 _FENCE_LINE = re.compile(r"[ >]*+(?:[-*+] |\d{1,9}[.)] )? *+(`{3,}+|~{3,}+)[^`]*+\Z")
 _BEGINNING_CHARS = 200
 QUOTES = ('"', "'", "“", "‘", "「")
+_QUOTE_SIGNS = re.compile('["“”„«»「」『』]')
+_CLOSING_SIGNS = {'"': '"', "“": "”", "„": "“”", "«": "»", "「": "」", "『": "』"}
+_HTML = re.compile(r"<(/?)(?:pre|code|blockquote)\b", re.IGNORECASE)
 
 
 class CodeMarks:
@@ -103,12 +106,39 @@ class CodeMarks:
         self._run = 0
         """The backticks at the end of the text."""
         self._last = ""
+        self._closing_signs = ""
+        """What closes the quotation of the line."""
+        self._in_html = False
+        """Whether an HTML element of code, or of a quotation, was open where the last line began."""
+        self._has_words = False
+        """Whether a line before the last one is not blank."""
+        self._indents_code = False
+        """Whether an indented line is code: it follows a blank line, or one that is."""
 
     @property
     def is_open(self) -> bool:
         """Whether it is in code, or behind a quotation mark."""
-        indented = self._beginning.startswith(("    ", "\t"))
-        return bool(self._fence or self._opened()) or indented or self._last in QUOTES
+        return bool(self._fence or self._opened()) or self._is_indented or self._last in QUOTES
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether it is in code or in a quotation: of Markdown, of HTML, or between quotation marks of its line."""
+        by_line = (self._indents_code and self._is_indented) or self._beginning.lstrip().startswith(">")
+        in_block = bool(self._fence or self._opened()) or self._html_is_open()
+        return by_line or in_block or bool(self._closing_signs) or self._last in QUOTES
+
+    @property
+    def line(self) -> str:
+        """The beginning of the last line."""
+        return self._beginning
+
+    @property
+    def _is_indented(self) -> bool:
+        return self._beginning.startswith(("    ", "\t"))
+
+    def _html_is_open(self) -> bool:
+        tags = _HTML.findall(self._beginning)
+        return not tags[-1] if tags else self._in_html
 
     @property
     def begins_line(self) -> bool:
@@ -133,6 +163,9 @@ class CodeMarks:
                 self._run += len(part)
             else:
                 self._ticks, self._run = self._opened(), 0
+                for sign in _QUOTE_SIGNS.findall(part):
+                    closes = sign in self._closing_signs
+                    self._closing_signs = "" if closes else self._closing_signs or _CLOSING_SIGNS.get(sign, "")
         self._last = text[-1:] or self._last
 
     def _opened(self) -> int:
@@ -147,7 +180,13 @@ class CodeMarks:
             self._fence = fence[1]
         elif fence and self._beginning.strip().strip(self._fence[0]) == "" and fence[1].startswith(self._fence):
             self._fence = ""
-        self._beginning, self._ticks, self._run = "", 0, 0
+        self._in_html = self._html_is_open()
+        if self.begins_line:
+            self._indents_code = self._has_words
+        else:
+            self._indents_code &= self._is_indented
+            self._has_words = True
+        self._beginning, self._ticks, self._run, self._closing_signs = "", 0, 0, ""
 
 
 def begun_mark(text: str, marks: Iterable[str]) -> int:

@@ -37,7 +37,7 @@ from ..core.models import (
     TextDelta,
     Withdrawn,
 )
-from .markup import Schemas, begins_json, find_mark, read_markup
+from .markup import Schemas, begins_call, find_mark, read_markup
 
 # How a reply ended.
 
@@ -335,7 +335,7 @@ class _Call:
     def written(self) -> str:
         """The arguments, put together; the last piece alone where each one repeats those before it."""
         text = self.arguments.text
-        if self._repeats and self._last != text and _is_json(self._last) and not _is_json(text):
+        if self._repeats and self._last != text and is_json(self._last) and not is_json(text):
             return self._last
         return text
 
@@ -356,7 +356,7 @@ class _Call:
                 self.is_complete = self._depth == 0
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str | bytes) -> bool:
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -393,9 +393,9 @@ class GrowingReply:
         self._unsaid = ""
         """What of the text is not shown yet, as it may be the markup of a call."""
         self._said: list[str] = []
-        self._fences = 0
-        self._line = ""
-        """What is, how many fences of code are in it, and its last line."""
+        """What is shown."""
+        self._code = CodeMarks()
+        """Of what is shown."""
         self._reply: ModelReply | None = None
         self.finish_reason = ""
         self.usage: dict[str, int] = {}
@@ -458,15 +458,13 @@ class GrowingReply:
         self._pending.append(TextDelta(shown))
         if self._holds_markup:
             self._said.append(shown)
-            self._fences += shown.count(_FENCE)
-            self._line = (self._line + shown).rpartition("\n")[2][-_LINE_CHARS:]
+            self._code.add(shown)
 
     def _release(self) -> None:
         """Show what is no markup of a call."""
-        if self._tools and not self._said and begins_json(self._unsaid):
+        if self._tools and not self._said and begins_call(self._unsaid, self._tools):
             return
-        before = f"{_FENCE * (self._fences % 2)}\n{self._line}"
-        end = find_mark(f" {before}{self._unsaid}", len(before) + 1) - len(before) - 1
+        end = find_mark(self._unsaid, self._code)
         shown, self._unsaid = self._unsaid[:end], self._unsaid[end:]
         self._say(shown)
 
@@ -479,7 +477,7 @@ class GrowingReply:
         """Take back what was shown of the text."""
         if self._said:
             self._pending.append(Withdrawn())
-        self._said, self._unsaid, self._fences, self._line = [], "", 0, ""
+        self._said, self._unsaid, self._code = [], "", CodeMarks()
 
     def add_hidden(self, chars: int) -> None:
         """Count characters that are received and not shown."""
@@ -652,8 +650,6 @@ class GrowingReply:
         return [call]
 
 
-_FENCE = "```"
-_LINE_CHARS = 1000
 _PARALLEL = re.compile(r"multi_tool_use[._:]parallel\Z|\Aparallel\Z")
 _API_NAME = re.compile(r"[\w-]{1,256}")
 _UNWANTED_MARKUP = "The reply has a tool call in its text where no tool can be called: answer without one."

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Val
 
 from ...core.errors import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
-from ..reply import GrowingReply, finish_reason_of
+from ..reply import GrowingReply, finish_reason_of, is_json
 from ..transcript import KeptFields
 from .faults import (
     AttemptFailed,
@@ -586,27 +586,19 @@ async def _json_documents(received: AsyncIterator[bytes], limit: int) -> AsyncGe
                 continue
             line = b"".join(parts)
             if in_lines is None and line.strip():
-                in_lines = _is_valid(line)
+                in_lines = is_json(line)
             if in_lines is not False:
                 parts, size = [], 0
             if in_lines and line.strip():
                 yield line
         parts.append(last)
     rest = b"".join(parts)
-    if rest.strip() and (not in_lines or _is_valid(rest) or _is_done(rest)):  # else it is cut
+    if rest.strip() and (not in_lines or is_json(rest) or _is_done(rest)):  # else it is cut
         yield rest
 
 
 def _is_done(data: bytes) -> bool:
     return data.strip(b' "\r\n').startswith(b"[DONE]")
-
-
-def _is_valid(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _error_in(data: bytes) -> object:
@@ -645,7 +637,7 @@ async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[
             name, _, value = whole.partition(b":")
             is_data, is_bare = name == b"data", whole.startswith(b"{")
             begins = is_data or is_bare or name == b"event"
-            ends = not whole or (begins and len(data) == 1 and _is_valid(data[0]))
+            ends = not whole or (begins and len(data) == 1 and is_json(data[0]))
             if ends and any(data):
                 together.append((event, b"\n".join(data)))
             if ends:
@@ -665,6 +657,6 @@ async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[
     name, _, value = whole.partition(b":")
     more = [value.removeprefix(b" ")] if name == b"data" else [whole] if whole.startswith(b"{") else []
     last = b"\n".join([*data, *more])
-    for each in [last] if _is_valid(last) else [b"\n".join(data), *more]:
-        if each.startswith(b"[DONE]") or _is_valid(each):  # else it is cut
+    for each in [last] if is_json(last) else [b"\n".join(data), *more]:
+        if each.startswith(b"[DONE]") or is_json(each):  # else it is cut
             yield [(event, each)]
