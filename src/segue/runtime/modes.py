@@ -80,7 +80,7 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
 
 
 def _check_mode(name: str, graph: ModeGraph) -> None:
-    if "messages" not in graph.output_channels:
+    if graph.output_channels != "__root__" and "messages" not in graph.output_channels:  # a bare dict has no fields
         raise ConfigurationError(
             "The state of the mode {name} has no messages, where its answer would be: add them, as in "
             "langgraph.graph.MessagesState.",
